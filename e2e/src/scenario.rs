@@ -162,7 +162,7 @@ async fn attempt(
 ) -> Report {
     let name = scenario.name;
     println!("==> {name}");
-    let begun = Instant::now();
+    let mut took = Duration::ZERO;
     let (mut busy, mut lost) = (0, 0);
     let performed = loop {
         let is_alone = scenario.exclusive || busy > 0;
@@ -170,11 +170,13 @@ async fn attempt(
             true => Either::Left(machine.write().await),
             false => Either::Right(machine.read().await),
         };
+        let begun = Instant::now();
         let repairs = match repair(services).await {
             Ok(repairs) => repairs,
             Err(error) => break Err(error),
         };
         let performed = perform(scenario, cluster).await;
+        took += begun.elapsed();
         let may_repeat = busy + lost + 1 < ATTEMPTS;
         match performed {
             Err(error) if error.is::<Busy>() && may_repeat => {
@@ -203,7 +205,7 @@ async fn attempt(
             if error.is::<Busy>() { Ending::Busy } else { Ending::Failed }
         }
     };
-    Report { name, ending, busy, cluster: lost, took: begun.elapsed() }
+    Report { name, ending, busy, cluster: lost, took }
 }
 
 /// Repairs the network of services. Returns the number of repairs so far.

@@ -23,7 +23,7 @@ pub const POOL: &str = "faultline.dev/pool";
 /// Label of namespaces whose pods may read the metrics of federations, if network policies are enforced.
 pub const SCRAPES: &str = "faultline.dev/scrapes";
 /// Annotation of a stateful set: the hash of the set as last applied, so that the operator applies it again only after
-/// a change.
+/// a change. After the run, a constant.
 pub const APPLIED: &str = "faultline.dev/applied";
 /// Finalizer of federations that the operator must still clean up.
 pub const FINALIZER: &str = "faultline.dev/cleanup";

@@ -68,8 +68,15 @@ fn broken(pod: &str, error: &io::Error) -> CommandError {
 /// exists only if the spec can be read.
 fn pod(federation: &Outline, process: Option<&str>) -> Result<String, CommandError> {
     let Some(process) = process else { return Ok(naming::supervisor_pod(federation)) };
-    if let Some(spec) = outline::spec(federation) {
-        check_process(&spec, process)?;
+    let clusters = federation.status.iter().flat_map(|it| &it.clusters);
+    match outline::spec(federation) {
+        Some(spec) => check_process(&spec, process)?,
+        // This would be taken for the name of a process outside all clusters.
+        None if { clusters }.any(|it| it.name == process) => {
+            let help = format!("add the number of a node, as in `{process}-0`");
+            return Err(CommandError::input(miette!(help = help, "`{process}` is a cluster, not a process")));
+        }
+        None => {}
     }
     // Only the name of a rank ends in a hyphen and a number. Each other process has a set of its own.
     let is_rank = process.rsplit_once('-').is_some_and(|(_, node)| node.parse::<u32>().is_ok());
@@ -96,6 +103,7 @@ fn check_process(spec: &FederationSpec, process: &str) -> Result<(), CommandErro
 
 #[cfg(test)]
 mod tests {
+    use faultline_api::resource::ClusterStatus;
     use serde_json::json;
 
     use super::*;
@@ -120,7 +128,8 @@ mod tests {
     /// The pods of a run that has begun stay the same.
     #[tokio::test]
     async fn a_process_is_found_even_if_a_change_cannot_be_read() {
-        let changed = unreadable(json!({ "phase": "Running" }));
+        let paris = ClusterStatus { name: "paris".into(), ..ClusterStatus::default() };
+        let changed = unreadable(json!({ "phase": "Running", "clusters": [paris] }));
         let cluster = serve(move |_, _, _| Answer::Object(changed.clone()));
         let federation = cluster.outline("quickstart").await.unwrap();
         for (process, expected) in [
@@ -131,6 +140,7 @@ mod tests {
         ] {
             assert_eq!(pod(&federation, process).unwrap(), expected);
         }
+        assert!(pod(&federation, Some("paris")).is_err());
     }
 
     #[test]

@@ -141,45 +141,40 @@ fn once(
             )))
         });
         let fetching = cluster.fetching(&federation);
-        let ended = ended.inspect_err(|error| {
-            let advice = format!("after the run, fetch its record with `{fetching}`");
-            anstream::eprintln!("{}", next_steps(error, &advice, &deletion));
+        let ended = ended.inspect_err(|_| {
+            anstream::eprintln!(
+                "the federation stays in the cluster: after the run, fetch its record with `{fetching}`, and then delete \
+                 the federation with `{deletion}`"
+            );
         })?;
-        let fetched = match &ended {
+        let fetched = match ended {
             End::Over(supervisor) => {
-                let transfer = async || unpack(&cluster, supervisor, &federation, dir).await;
-                let fetched = unless_interrupted(interrupted, retried(CHECK_EVERY, transfer)).await;
-                fetched.inspect_err(|error| {
-                    let advice = format!("fetch its record with `{fetching}`");
-                    anstream::eprintln!("{}", next_steps(error, &advice, &deletion));
-                })
+                let transfer = async || unpack(&cluster, &supervisor, &federation, dir).await;
+                match unless_interrupted(interrupted, retried(CHECK_EVERY, transfer)).await {
+                    Err(error) if !is_record_lost(&error) => {
+                        // The federation stays in the cluster, and the record with it.
+                        anstream::eprintln!(
+                            "the federation stays in the cluster: fetch its record with `{fetching}`, and then delete \
+                             the federation with `{deletion}`"
+                        );
+                        return Err(error);
+                    }
+                    fetched => fetched.map_err(without_verdict),
+                }
             }
-            End::Without(_) => Ok(()),
+            End::Without(command_error) => Err(command_error),
         };
-        // If the record could not be fetched, the federation stays on the cluster, and the record with it unless it is
-        // lost.
-        if fetched.is_ok()
-            && let Err(error) = remove(&cluster, &federation, interrupted, REMOVED_WITHIN).await
-        {
+        if let Err(error) = remove(&cluster, &federation, interrupted, REMOVED_WITHIN).await {
             anstream::eprintln!("the federation is still in the cluster; delete it with `{deletion}`");
             return Err(error);
         }
-        match ended {
-            End::Over(_) => fetched,
-            End::Without(command_error) => Err(command_error),
-        }
+        fetched
     })
 }
 
-/// Returns what the user can do with a federation that stays in the cluster because of an error. `fetch` is the advice
-/// for fetching the record.
-fn next_steps(error: &CommandError, fetch: &str, deletion: &str) -> String {
-    if is_record_lost(error) {
-        return format!(
-            "the federation stays in the cluster, but its record is lost: delete the federation with `{deletion}`"
-        );
-    }
-    format!("the federation stays in the cluster: {fetch}, and then delete the federation with `{deletion}`")
+/// Returns the error for a run that has no verdict because its record is lost.
+fn without_verdict(lost: CommandError) -> CommandError {
+    CommandError { exit: Exit::Unknown, ..lost }
 }
 
 /// Deletes a federation. Gives up if some of its objects still exist after `limit`, for example because another program
@@ -350,7 +345,7 @@ impl Watch<'_> {
         }
         if is_over_there && seen.silent >= SILENT_LIMIT {
             if seen.is_lost {
-                return Err(record_lost(self.federation).into());
+                return Ok(Some(End::Without(without_verdict(record_lost(self.federation)))));
             }
             let message = "the run has ended, but its supervisor does not send the record";
             return Err(CommandError::machine(message).into());
@@ -667,13 +662,11 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_lost_record_is_not_to_be_fetched() {
-        let told = |error| next_steps(&error, "fetch its record with `fetch it`", "delete it");
-        let lost = told(record_lost(&federation()));
-        assert!(lost.contains("its record is lost") && lost.contains("`delete it`"), "{lost}");
-        assert!(!lost.contains("fetch"), "{lost}");
-        let silent = told(CommandError::machine("no answer"));
-        assert!(silent.contains("fetch its record with `fetch it`, and then delete"), "{silent}");
+    fn a_run_whose_record_is_lost_has_no_verdict() {
+        let lost = record_lost(&federation());
+        assert!(is_record_lost(&lost));
+        assert_eq!(without_verdict(lost).exit, Exit::Unknown);
+        assert!(!is_record_lost(&CommandError::machine("no answer")));
     }
 
     /// A definition of another version may drop fields, and a webhook may change them.

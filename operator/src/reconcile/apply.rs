@@ -297,7 +297,7 @@ async fn make(
     if let Some(obstacle) = kept_volume(federation, observed, &desired.sets, context).await? {
         return Ok(Some(obstacle));
     }
-    // After a run, pods are only deleted, which requires no key.
+    // After a run, the key is restored with the other objects that reading the record requires.
     if observed.phase() != Phase::Completed {
         let key = match keys::find(federation, !observed.sets.is_empty(), context).await {
             Ok(key) => key,
@@ -471,11 +471,15 @@ async fn write_object<K: Owned>(federation: &Federation, object: &K, context: &C
     objects(federation, context).patch(&object.name_any(), &parameters, &Patch::Apply(object)).await
 }
 
-/// Sets the number of pods of a set, and leaves everything else unchanged.
+/// Sets the number of pods of a set, and records the end of the run. Leaves everything else unchanged.
 async fn scale(federation: &Federation, drift: &Drift, context: &Context) -> Result<(), ApplyError> {
     let sets: Api<StatefulSet> =
         Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
-    let patch = json!({ "spec": { "replicas": drift.wanted } });
+    let mut patch = json!({ "spec": { "replicas": drift.wanted } });
+    if drift.is_end_of_run {
+        // A later change by another client is then recognised as such.
+        patch["metadata"] = json!({ "annotations": { naming::APPLIED: build::ENDED } });
+    }
     let parameters =
         PatchParams { field_manager: Some(naming::FIELD_MANAGER.into()), ..PatchParams::default() };
     let scaled = sets.patch(&drift.set, &parameters, &Patch::Merge(patch)).await;

@@ -5,7 +5,7 @@ use faultline_api::resource::{
     ClusterStatus, Condition, Emulation, FederationStatus, MAX_MESSAGE, Phase, condition,
 };
 use faultline_api::supervision::{self, ClusterState, RunEvent, RunStatus, RunVerdict, Shaping};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::SignedDuration;
 use kube::ResourceExt;
@@ -40,13 +40,13 @@ pub enum Situation {
         /// The outcome of applying the desired state.
         applied: Applied,
     },
-    /// A situation in which the spec does not matter.
-    WithoutSpec(WithoutSpec),
+    /// Any other situation.
+    Basic(BasicSituation),
 }
 
-/// A situation that is reported alike whatever the spec is, and whether it can be read.
+/// A situation that is reported from the federation's metadata and last status, so that its spec may be unreadable.
 #[derive(Clone, Debug)]
-pub enum WithoutSpec {
+pub enum BasicSituation {
     /// The federation cannot be run.
     Rejected(Refusal),
     /// The reconciliation failed.
@@ -99,7 +99,7 @@ pub fn assess(observed: &Observed, situation: &Situation, now: Time) -> (Federat
             report.reconciled();
             report.accepted(validated, observed, applied);
         }
-        Situation::WithoutSpec(situation) => report.without_spec(situation),
+        Situation::Basic(situation) => report.basic(situation),
     }
     (report.status, report.new_events)
 }
@@ -109,11 +109,11 @@ pub fn assess(observed: &Observed, situation: &Situation, now: Time) -> (Federat
 pub fn assess_unreadable(
     metadata: &ObjectMeta,
     before: Option<&FederationStatus>,
-    situation: &WithoutSpec,
+    situation: &BasicSituation,
     now: Time,
 ) -> (FederationStatus, Vec<NewEvent>) {
     let mut report = Report::new(metadata, before, now);
-    report.without_spec(situation);
+    report.basic(situation);
     (report.status, report.new_events)
 }
 
@@ -135,14 +135,14 @@ impl<'a> Report<'a> {
         Report { metadata, before, is_to_pause: false, status, new_events: Vec::new(), now }
     }
 
-    fn without_spec(&mut self, situation: &WithoutSpec) {
-        if !matches!(situation, WithoutSpec::Failed { .. }) {
+    fn basic(&mut self, situation: &BasicSituation) {
+        if !matches!(situation, BasicSituation::Failed { .. }) {
             self.reconciled();
         }
         match situation {
-            WithoutSpec::Failed { reason, message } => self.failed(reason, message),
-            WithoutSpec::Rejected(refusal) => self.rejected(refusal),
-            WithoutSpec::Deleting { left } => self.deleting(left),
+            BasicSituation::Failed { reason, message } => self.failed(reason, message),
+            BasicSituation::Rejected(refusal) => self.rejected(refusal),
+            BasicSituation::Deleting { left } => self.deleting(left),
         }
     }
 
@@ -187,53 +187,54 @@ impl<'a> Report<'a> {
     }
 
     fn accepted(&mut self, validated: &Validated, observed: &Observed, applied: &Applied) {
-        match &applied.obstacle {
-            Some(Obstacle { reason: reason @ "NameTaken", message }) => {
-                if self.condition(condition::ACCEPTED, "False", reason, message) {
-                    self.add_event(condition::ACCEPTED, reason, message, true);
-                }
-            }
-            _ => match self.change_refused(validated, observed, applied) {
-                Some(why) => self.refused_change(&why),
-                None if self.awaits_answer(observed) => {}
-                None => {
-                    self.condition(
-                        condition::ACCEPTED,
-                        "True",
-                        "Valid",
-                        "the federation is valid and can be run",
-                    );
-                }
-            },
-        }
         self.repaired(applied);
+        // A change to a completed federation has no effect.
         if self.status.phase == Phase::Completed {
             if observed.has_lost_kept_record() {
                 self.record_lost();
             }
-            if let Some(Obstacle { message, .. }) = &applied.obstacle {
-                self.set_message(message);
-            }
-            return self.over();
+            return self.over(applied);
         }
+        self.validity(validated, observed, applied);
         if observed.has_lost_record() {
             self.status.verdict = Some(word(&RunVerdict::Unknown));
             self.record_lost();
-            return self.over();
+            return self.over(applied);
         }
         self.pods(validated, observed, applied);
         self.supervision(validated, observed);
         if self.status.phase == Phase::Completed {
             self.record_kept(validated, observed);
-            self.over();
+            self.over(applied);
         }
         self.headline(observed, applied);
     }
 
-    /// Reports that the run is over, and that the state of pods no longer matters.
-    fn over(&mut self) {
-        let message = "the run has ended; only its record is kept";
-        self.condition(condition::PODS_READY, "False", "RunEnded", message);
+    /// Reports whether the spec can be run, or whether the last change to it was refused.
+    fn validity(&mut self, validated: &Validated, observed: &Observed, applied: &Applied) {
+        if let Some(Obstacle { reason: reason @ "NameTaken", message }) = &applied.obstacle {
+            if self.condition(condition::ACCEPTED, "False", reason, message) {
+                self.add_event(condition::ACCEPTED, reason, message, true);
+            }
+        } else if let Some(why) = self.change_refused(validated, observed, applied) {
+            self.refused_change(&why);
+        } else if !self.awaits_answer(observed) {
+            let message = "the federation is valid and can be run";
+            self.condition(condition::ACCEPTED, "True", "Valid", message);
+        }
+    }
+
+    /// Reports that the run is over, and that the state of pods no longer matters unless the supervisor's cannot be
+    /// created.
+    fn over(&mut self, applied: &Applied) {
+        let Some(Obstacle { reason, message }) = &applied.obstacle else {
+            let message = "the run has ended; only its record is kept";
+            self.condition(condition::PODS_READY, "False", "RunEnded", message);
+            return;
+        };
+        if self.condition(condition::PODS_READY, "False", reason, message) {
+            self.add_event(condition::PODS_READY, reason, message, true);
+        }
     }
 
     /// Reports changes by other clients that the operator has reverted.
@@ -366,7 +367,9 @@ impl<'a> Report<'a> {
             (validated.nodes() + 1, up + u32::from(supervisor.is_some_and(|it| build::is_complete(it))));
         let refused = observed.refused.as_ref().map(|message| refusal(&observed.federation, message));
         let stuck = || observed.pods.values().find_map(|it| obstacle(it, &self.now));
-        let obstacle = applied.obstacle.clone().or(refused).or_else(stuck).filter(|_| up < wanted);
+        let slow = || observed.pods.values().find_map(|it| not_starting(it, &self.now));
+        let obstacle = applied.obstacle.clone().or(refused).or_else(stuck).or_else(slow);
+        let obstacle = obstacle.filter(|_| up < wanted);
         match obstacle {
             Some(Obstacle { reason, message }) => {
                 let message = format!("{up} of {wanted} pods are running; {message}");
@@ -783,9 +786,8 @@ fn obstacle(pod: &Pod, now: &Time) -> Option<Obstacle> {
         "RunContainerError",
         "CrashLoopBackOff",
     ];
-    let has_passed = |since: &Time| now.0.duration_since(since.0) > PATIENCE;
     // This time includes the grace period.
-    if pod.metadata.deletion_timestamp.as_ref().is_some_and(has_passed) {
+    if pod.metadata.deletion_timestamp.as_ref().is_some_and(|it| is_long_ago(it, now)) {
         let name = pod.name_any();
         let message = format!(
             "{name} is being deleted, but still exists: its Kubernetes node may not respond, or the pod may have \
@@ -809,13 +811,31 @@ fn obstacle(pod: &Pod, now: &Time) -> Option<Obstacle> {
     let waiting =
         status.container_statuses.iter().flatten().find_map(|it| it.state.as_ref()?.waiting.as_ref())?;
     let why = waiting.reason.clone().unwrap_or_default();
-    if let Some(reason) = NEEDS_ACTION.iter().find(|it| **it == why) {
-        let message = format!("{}: {}", pod.name_any(), waiting.message.clone().unwrap_or(why));
-        return Some(Obstacle { reason, message });
+    NEEDS_ACTION.iter().find(|it| **it == why).map(|reason| Obstacle {
+        reason,
+        message: format!("{}: {}", pod.name_any(), waiting.message.clone().unwrap_or(why)),
+    })
+}
+
+fn is_long_ago(time: &Time, now: &Time) -> bool {
+    now.0.duration_since(time.0) > PATIENCE
+}
+
+/// Returns the obstacle for a pod whose containers have not started long after the pod was scheduled.
+fn not_starting(pod: &Pod, now: &Time) -> Option<Obstacle> {
+    let status = pod.status.as_ref()?;
+    let has_started = |it: &ContainerStatus| {
+        let is_waiting = it.state.as_ref().is_none_or(|it| it.running.is_none() && it.terminated.is_none());
+        it.restart_count > 0
+            || !is_waiting
+            || it.last_state.as_ref().is_some_and(|it| it.terminated.is_some())
+    };
+    if status.container_statuses.iter().flatten().any(has_started) {
+        return None;
     }
     let scheduled = status.conditions.iter().flatten().find(|it| it.type_ == "PodScheduled");
     let scheduled = scheduled.filter(|it| it.status == "True")?.last_transition_time.as_ref();
-    scheduled.is_some_and(has_passed).then(|| Obstacle {
+    scheduled.is_some_and(|it| is_long_ago(it, now)).then(|| Obstacle {
         reason: "NotStarting",
         message: format!(
             "{name} was scheduled more than a minute ago, but its containers have not started; \

@@ -33,7 +33,7 @@ use tokio::time::timeout;
 use crate::controller::Context;
 use crate::naming;
 use apply::Applied;
-use assess::{Situation, WithoutSpec};
+use assess::{BasicSituation, Situation};
 use validate::{Refusal, Validated};
 
 /// Interval between two requests to a supervisor while its federation runs.
@@ -99,8 +99,8 @@ async fn reconcile_unless_refused(
     if let Err(error) = &result {
         let uid = federation.uid().unwrap_or_default();
         if error.is_lasting() || context.session(&uid, |it| it.failures) > 0 {
-            let situation = WithoutSpec::Failed { reason: error.reason(), message: error.to_string() };
-            let situation = Situation::WithoutSpec(situation);
+            let situation = BasicSituation::Failed { reason: error.reason(), message: error.to_string() };
+            let situation = Situation::Basic(situation);
             let observed = dereference::Observed::of(federation);
             match timeout(REPORT, update_status(&observed, &situation, context)).await {
                 Ok(Ok(_)) => {}
@@ -190,7 +190,7 @@ async fn reconcile_steps(
 }
 
 fn rejected(refusal: Refusal) -> Situation {
-    Situation::WithoutSpec(WithoutSpec::Rejected(refusal))
+    Situation::Basic(BasicSituation::Rejected(refusal))
 }
 
 /// Writes the status, and reports events. Returns how long to wait if some of this must be repeated.
@@ -285,7 +285,7 @@ async fn delete(federation: Arc<Federation>, context: &Context) -> Result<Action
         return Ok(Action::await_change());
     }
     let observed = dereference::Observed::of(federation);
-    let deleting = Situation::WithoutSpec(WithoutSpec::Deleting { left });
+    let deleting = Situation::Basic(BasicSituation::Deleting { left });
     update_status(&observed, &deleting, context).await?;
     Ok(Action::requeue(SOON))
 }

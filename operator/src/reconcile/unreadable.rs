@@ -21,7 +21,7 @@ use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::assess::{WithoutSpec, shortened};
+use super::assess::{BasicSituation, shortened};
 use super::made::{self, MadeError};
 use super::update_status::update_unreadable;
 use super::validate::Refusal;
@@ -80,7 +80,7 @@ async fn with_file(
         // The operator does not watch files.
         return Ok(ControlFlow::Break(Action::requeue(KEPT)));
     }
-    let rejected = WithoutSpec::Rejected(refusal.clone());
+    let rejected = BasicSituation::Rejected(refusal.clone());
     let unsaid = update_unreadable(federation, status.as_ref(), &rejected, context).await;
     Ok(ControlFlow::Break(after(unsaid.map_err(ReconcileError::UpdateStatus)?)))
 }
@@ -96,9 +96,10 @@ async fn delete(federation: &CachedFederation, context: &Context) -> Result<Acti
     }
     // Without a readable status, the rest of the status is unknown and must stay.
     if let Ok(status) = federation.status() {
-        let unsaid =
-            update_unreadable(federation, status.as_ref(), &WithoutSpec::Deleting { left }, context).await;
-        unsaid.map_err(ReconcileError::UpdateStatus)?;
+        let deleting = BasicSituation::Deleting { left };
+        if let Err(error) = update_unreadable(federation, status.as_ref(), &deleting, context).await {
+            context.warn(federation, "cannot report what a deletion waits for", &error);
+        }
     }
     Ok(Action::requeue(SOON))
 }

@@ -19,7 +19,7 @@ use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::assess::{self, NewEvent, Situation, WithoutSpec};
+use super::assess::{self, BasicSituation, NewEvent, Situation};
 use super::dereference::Observed;
 use crate::cached_federation::CachedFederation;
 use crate::controller::Context;
@@ -73,7 +73,7 @@ pub async fn update_status(
 pub async fn update_unreadable(
     federation: &CachedFederation,
     before: Option<&FederationStatus>,
-    situation: &WithoutSpec,
+    situation: &BasicSituation,
     context: &Context,
 ) -> Result<Option<Duration>, kube::Error> {
     let now = Timestamp::now();

@@ -20,7 +20,7 @@ fn accepted(obstacle: Option<Obstacle>) -> Situation {
 }
 
 fn rejected(message: &str) -> Situation {
-    Situation::WithoutSpec(WithoutSpec::Rejected(Refusal { message: message.into() }))
+    Situation::Basic(BasicSituation::Rejected(Refusal { message: message.into() }))
 }
 
 /// Returns the status and the new events, and stores the status in the federation.
@@ -243,6 +243,12 @@ fn a_pod_that_cannot_start_says_why() {
     assert!(long_ago.starts_with("NotStarting: 0 of 7 pods are running; quickstart-paris-0"), "{long_ago}");
     let remedy = "`kubectl describe pod --namespace experiments quickstart-paris-0` shows the reason";
     assert!(long_ago.ends_with(remedy), "{long_ago}");
+    let mut unknown = scheduled("1969-12-31T23:59:00Z");
+    unknown["containerStatuses"] = json!([]);
+    assert!(stuck(unknown).starts_with("NotStarting: "), "the Kubernetes node reports nothing");
+    let mut restarting = scheduled("1969-12-31T23:59:00Z");
+    restarting["containerStatuses"][0]["restartCount"] = json!(1);
+    assert!(stuck(restarting).starts_with("Starting: "), "it has started before");
     let unschedulable = json!({ "conditions": [{
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available",
     }] });
@@ -292,6 +298,39 @@ fn a_federation_whose_object_names_are_taken_is_refused() {
     assert_eq!(new_events[0].reason, "NameTaken");
     let (status, _) = look(&mut observed, &accepted(None), 2);
     assert_eq!(condition_of(&status, condition::ACCEPTED).status, "True", "it is free again");
+}
+
+#[test]
+fn a_slow_pod_does_not_hide_why_another_one_cannot_start() {
+    let mut observed = Observed::of(Arc::new(quickstart()));
+    let conditions = [
+        json!({ "type": "PodScheduled", "status": "True", "lastTransitionTime": "1969-12-31T23:00:00Z" }),
+        json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no nodes" }),
+    ];
+    for (name, condition) in ["quickstart-paris-0", "quickstart-rennes-0"].into_iter().zip(conditions) {
+        let mut pod = (*pod(name, None, name, false)).clone();
+        pod.status = Some(serde_json::from_value(json!({ "conditions": [condition] })).expect("a status"));
+        observed.pods.insert(name.into(), Arc::new(pod));
+    }
+    let (status, _) = look(&mut observed, &accepted(None), 1);
+    assert_eq!(condition_of(&status, condition::PODS_READY).reason, "Unschedulable");
+}
+
+#[test]
+fn an_obstacle_after_the_run_is_reported_until_it_is_gone() {
+    let said =
+        RunStatus { phase: RunPhase::Completed, events: vec![event(1, "Completed")], ..RunStatus::default() };
+    let mut observed = running(said);
+    let (status, _) = look(&mut observed, &accepted(None), 1);
+    let message = status.message;
+    let quota = Obstacle { reason: "Quota", message: "raise the ResourceQuota".into() };
+    for (obstacle, reason, reported) in
+        [(Some(quota.clone()), "Quota", true), (Some(quota), "Quota", false), (None, "RunEnded", false)]
+    {
+        let (status, new_events) = look(&mut observed, &accepted(obstacle), 2);
+        assert_eq!(condition_of(&status, condition::PODS_READY).reason, reason);
+        assert_eq!((status.message.as_ref(), !new_events.is_empty()), (message.as_ref(), reported));
+    }
 }
 
 #[test]
@@ -459,7 +498,7 @@ fn a_restarted_supervisor_numbers_its_events_anew() {
 fn a_federation_that_cannot_be_read_reports_what_its_deletion_waits_for() {
     let federation = quickstart();
     let before = FederationStatus { rollbacks: Some(2), ..FederationStatus::default() };
-    let situation = WithoutSpec::Deleting { left: vec!["the pod p".into()] };
+    let situation = BasicSituation::Deleting { left: vec!["the pod p".into()] };
     let (status, new_events) = assess_unreadable(&federation.metadata, Some(&before), &situation, at(1));
     assert_eq!((status.phase, status.rollbacks), (Phase::Deleting, Some(2)));
     assert_eq!(status.message.as_deref(), Some("waiting for the deletion of the pod p"));
@@ -644,10 +683,13 @@ fn a_change_is_accepted_only_once_the_supervisor_has_answered() {
     assert_eq!(is_accepted(&mut observed, &unread), (false, Some(3), true));
     assert_eq!(is_accepted(&mut observed, &unread), (false, Some(3), false), "it is reported once");
 
-    // The run ends before the supervisor learns of a change.
+    // The run ends before the supervisor learns of a change. Later changes have no effect.
     change(&mut observed, 4);
     observed.hear(RunStatus { phase: RunPhase::Completed, ..RunStatus::default() });
     assert_eq!(is_accepted(&mut observed, &valid), (false, Some(3), false));
+    change(&mut observed, 5);
+    observed.supervision = Supervision::Absent;
+    assert_eq!(is_accepted(&mut observed, &unread), (false, Some(3), false));
 
     // A federation that has not begun needs no answer.
     let mut federation = quickstart();

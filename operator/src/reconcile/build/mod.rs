@@ -26,6 +26,9 @@ use crate::settings::Settings;
 /// Name of the federation's file in its ConfigMap.
 pub(super) const FILE: &str = "federation.yaml";
 
+/// Value of the annotation [`naming::APPLIED`] of a set whose pods were removed because the run is over.
+pub(super) const ENDED: &str = "ended";
+
 /// Desired objects, data for the supervisor, and requests from it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Desired {
@@ -56,7 +59,7 @@ pub struct Drift {
     pub found: i32,
     /// Desired number of pods.
     pub wanted: i32,
-    /// Whether the pods are removed because the run is over, and no other client has scaled the set.
+    /// Whether the pods are removed because the run is over, for the first time.
     pub is_end_of_run: bool,
 }
 
@@ -151,16 +154,17 @@ fn stamped(mut set: StatefulSet) -> StatefulSet {
 /// Returns the sets whose number of pods is not the desired one.
 fn drifted(validated: &Validated, observed: &Observed, over: bool) -> Vec<Drift> {
     let federation = &validated.federation;
-    let groups = validated.groups.iter().map(|it| (&it.name[..], it.nodes, if over { 0 } else { it.nodes }));
-    let drift = |(group, nodes, wanted): (&str, u32, u32)| {
+    let groups = validated.groups.iter().map(|it| (&it.name[..], if over { 0 } else { it.nodes }));
+    let drift = |(group, wanted): (&str, u32)| {
         let set = naming::set(federation, group);
         let there = observed.sets.get(&set).filter(|it| it.metadata.deletion_timestamp.is_none())?;
         let (found, wanted) = (there.spec.as_ref()?.replicas?, i32::try_from(wanted).ok()?);
         let generation = there.metadata.generation.unwrap_or_default();
-        let is_end_of_run = wanted == 0 && i32::try_from(nodes) == Ok(found);
+        let has_ended = there.annotations().get(naming::APPLIED).is_some_and(|it| it == ENDED);
+        let is_end_of_run = wanted == 0 && !has_ended;
         (found != wanted).then_some(Drift { set, generation, found, wanted, is_end_of_run })
     };
-    groups.chain([(naming::Component::Supervisor.as_str(), 1, 1)]).filter_map(drift).collect()
+    groups.chain([(naming::Component::Supervisor.as_str(), 1)]).filter_map(drift).collect()
 }
 
 fn differs(wanted: &StatefulSet, observed: &Observed) -> bool {

@@ -22,7 +22,7 @@ const KEY: &str = "/etc/faultline/key";
 /// Directory shared by a shaper and its agent.
 const SHAPER_DIRECTORY: &str = "/run/faultline";
 
-/// Returns the stateful set of a group. The set has no pods if the run is over.
+/// Returns the stateful set of a group.
 pub(super) fn set(federation: &Federation, group: &Group, settings: &Settings) -> StatefulSet {
     let kubernetes = federation.spec.kubernetes.clone().unwrap_or_default();
     let labels = pod::labels(federation, Component::Node, Some(&group.name));

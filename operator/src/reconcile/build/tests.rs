@@ -379,12 +379,18 @@ fn after_the_run_only_the_supervisor_stays() {
     let mut scale = |name: &str, replicas| {
         let mut set = (*observed.sets[name]).clone();
         set.spec.as_mut().expect("it has a spec").replicas = Some(replicas);
+        if replicas == 0 {
+            set.annotations_mut().insert(naming::APPLIED.into(), ENDED.into());
+        }
         observed.sets.insert(name.into(), Arc::new(set));
         scaled(&observed)
     };
     assert_eq!(scale("quickstart-paris", 0), [expected("rennes", 3, true)]);
     assert_eq!(scale("quickstart-rennes", 0), []);
-    assert_eq!(scale("quickstart-paris", 1), [expected("paris", 1, false)], "another client scaled it");
+    for replicas in [1, 3] {
+        let restored = expected("paris", replicas, false);
+        assert_eq!(scale("quickstart-paris", replicas), [restored], "another client scaled it");
+    }
     observed.sets.clear();
     let remade: Vec<String> = built(&observed).sets.iter().map(ResourceExt::name_any).collect();
     assert_eq!(remade, ["quickstart-supervisor"], "its volume may hold the record");
