@@ -57,6 +57,8 @@ struct Supervisor {
     /// Number of requests to mark a request as done, whether or not the supervisor answers them.
     told: Arc<AtomicUsize>,
     refuses_done: Arc<AtomicBool>,
+    /// Whether the supervisor cannot read changed specs.
+    refuses_specs: Arc<AtomicBool>,
     /// Whether the last spec pauses the run.
     paused: Arc<AtomicBool>,
     tokens: Arc<Mutex<BTreeSet<String>>>,
@@ -101,10 +103,14 @@ async fn places(State(it): State<Supervisor>, body: axum::body::Bytes) {
     it.places.lock().unwrap().push(places);
 }
 
-async fn spec(State(it): State<Supervisor>, body: axum::body::Bytes) {
+async fn spec(State(it): State<Supervisor>, body: axum::body::Bytes) -> StatusCode {
+    if it.refuses_specs.load(Relaxed) {
+        return StatusCode::BAD_REQUEST;
+    }
     let amended: Amended = serde_json::from_slice(&body).unwrap();
     it.paused.store(amended.spec.pause, Relaxed);
     it.say(|it| it.amendment = Some(Amendment { generation: amended.generation, refused: None }));
+    StatusCode::OK
 }
 
 async fn done(State(it): State<Supervisor>, Path(id): Path<u64>) -> StatusCode {
@@ -1124,6 +1130,41 @@ async fn a_set_scaled_by_others_is_restored_and_reported() {
 }
 
 #[tokio::test]
+async fn a_set_scaled_after_the_run_is_scaled_down_again_and_reported() {
+    let mut world = World::judged().await;
+    let path = format!("{SETS}/quickstart-paris");
+    let replicas = |world: &World| world.server.get(&path).unwrap()["spec"]["replicas"].clone();
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    let notes = |world: &World| world.notes().iter().filter(|it| it.contains("were changed to")).count();
+    assert_eq!((replicas(&world), notes(&world)), (json!(0), 0), "{:?}", world.notes());
+    // The new operator knows the end of the run only from the API server.
+    world.restart();
+    let mut set = world.server.get(&path).unwrap();
+    set["spec"]["replicas"] = json!(3);
+    world.server.put(&path, set);
+    world.look().await.unwrap();
+    assert_eq!((replicas(&world), notes(&world)), (json!(0), 1), "{:?}", world.notes());
+    let told = |it: &String| it.contains("restored them to 0, because the run is over");
+    assert!(world.notes().iter().any(told), "{:?}", world.notes());
+}
+
+#[tokio::test]
+async fn a_change_that_the_supervisor_cannot_read_is_refused() {
+    let world = World::running(json!({})).await;
+    world.supervisor.refuses_specs.store(true, Relaxed);
+    change(&world, 2, |spec| spec["pause"] = json!(true));
+    world.look().await.unwrap();
+    assert_eq!(world.condition("Accepted"), "False ChangeRefused");
+    let message = world.status().message.unwrap();
+    assert!(message.contains("the supervisor cannot read it: the supervisor answered 400"), "{message}");
+    world.supervisor.refuses_specs.store(false, Relaxed);
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    assert_eq!(world.condition("Accepted"), "True Valid");
+}
+
+#[tokio::test]
 async fn the_pods_of_clusters_that_join_and_leave_exist_throughout_the_run() {
     let world = World::of("cck-elastic").await;
     world.look().await.unwrap();
@@ -1619,6 +1660,9 @@ async fn a_federation_that_cannot_be_read_is_deleted_with_its_objects() {
         finalizers
     };
     assert_eq!([look().await, look().await], [1, 1]);
+    let status = world.status();
+    assert_eq!(status.phase, Phase::Deleting);
+    assert!(status.message.unwrap().starts_with("waiting for the deletion of "));
     world.collect_garbage();
     assert_eq!([look().await, look().await], [1, 0]);
     assert_eq!((world.server.paths(SETS), world.server.paths(PODS)), (vec![], vec![]));
