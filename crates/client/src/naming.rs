@@ -70,13 +70,13 @@ pub fn set(federation: &impl ResourceExt, group: &str) -> String {
 }
 
 /// Returns the name of the stateful set for the supervisor's pod.
-pub fn supervisor(federation: &Federation) -> String {
+pub fn supervisor(federation: &impl ResourceExt) -> String {
     set(federation, Component::Supervisor.as_str())
 }
 
 /// Returns the name of the supervisor's pod.
 pub fn supervisor_pod(federation: &impl ResourceExt) -> String {
-    format!("{}-0", set(federation, Component::Supervisor.as_str()))
+    format!("{}-0", supervisor(federation))
 }
 
 /// Returns the name of the secret with the keys of the processes, by pod.

@@ -578,9 +578,11 @@ async fn update_supervisor(
 
 /// Returns whether a supervisor cannot read a spec, as one of another version or with a smaller limit.
 fn is_unread(error: &SupervisorError) -> bool {
-    use StatusCode as Answer;
-    let SupervisorError::Refused(status, _) = error else { return false };
-    matches!(*status, Answer::BAD_REQUEST | Answer::NOT_FOUND | Answer::PAYLOAD_TOO_LARGE)
+    use SupervisorError::Refused;
+    matches!(
+        error,
+        Refused(StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::PAYLOAD_TOO_LARGE, _)
+    )
 }
 
 /// Deletes a pod. If `claim` is given, deletes that claim first: Kubernetes keeps it until the pod is gone,

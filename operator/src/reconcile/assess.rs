@@ -825,10 +825,8 @@ fn is_long_ago(time: &Time, now: &Time) -> bool {
 fn not_starting(pod: &Pod, now: &Time) -> Option<Obstacle> {
     let status = pod.status.as_ref()?;
     let has_started = |it: &ContainerStatus| {
-        let is_waiting = it.state.as_ref().is_none_or(|it| it.running.is_none() && it.terminated.is_none());
-        it.restart_count > 0
-            || !is_waiting
-            || it.last_state.as_ref().is_some_and(|it| it.terminated.is_some())
+        let mut states = [&it.state, &it.last_state].into_iter().flatten();
+        it.restart_count > 0 || states.any(|it| it.running.is_some() || it.terminated.is_some())
     };
     if status.container_statuses.iter().flatten().any(has_started) {
         return None;

@@ -164,7 +164,7 @@ impl Observed {
 
     /// Returns the supervisor's pod.
     pub fn supervisor(&self) -> Option<&Arc<Pod>> {
-        self.pods.get(&format!("{}-0", naming::supervisor(&self.federation)))
+        self.pods.get(&naming::supervisor_pod(&*self.federation))
     }
 
     /// Returns whether the record of the run is lost: the application had started, and a new supervisor without that

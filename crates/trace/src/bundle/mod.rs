@@ -4,8 +4,6 @@
 mod description;
 mod evidence;
 
-pub use description::printable;
-
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -18,6 +16,8 @@ use crate::facts::{FactsReadError, FactsWriter, HEADER_LEN, read_facts, seal_of}
 use crate::inputs::{InputsFile, InputsReadError, InputsWriter, read_inputs};
 use crate::manifest::FORMAT;
 use crate::memory::{Stream, Trace};
+
+pub use description::printable;
 
 const MANIFEST: &str = "manifest.json";
 const FEDERATION: &str = "federation.yaml";
