@@ -79,13 +79,10 @@ pub(crate) struct DirectoryEntry {
 pub(crate) struct Measurement {
     /// The process at the other end.
     pub(crate) to: ProcessId,
-    /// Number of echoes per round.
-    pub(crate) samples: u32,
-    /// Time between two echoes.
-    pub(crate) apart: Span,
-    /// Requested median delay.
-    pub(crate) requested: Span,
-    /// Largest deviation from the requested delay for which no further round is necessary.
+    /// Requested properties.
+    pub(crate) requested: LinkProperties,
+    /// Largest deviation from the requested latency for which no further round is necessary, not counting what can be
+    /// due to chance.
     pub(crate) tolerance: Span,
 }
 
@@ -105,7 +102,7 @@ pub(crate) struct ObservedLink {
 pub(crate) struct ObservedEcho {
     pub(crate) sent: Time,
     /// The requested latency plus the deviation of the echo from its expected time of arrival. The expected time
-    /// includes delays due to the link's bandwidth and losses. For an unanswered echo, the delay so far.
+    /// includes the jitter and the delays due to bandwidth and losses that the node emulates. For an unanswered echo, the delay so far.
     pub(crate) delay: Span,
     /// Whether the response has arrived. An unanswered echo is reported again if it is answered later.
     pub(crate) is_answered: bool,

@@ -43,8 +43,8 @@ pub struct DelayLine<T> {
     newest: Time,
     /// Departure time of the newest packet that was added before the last change of the properties.
     newest_before_change: Time,
-    /// Time at which the last of the packets added since then has been transmitted and, if it was lost, re-sent.
-    transmitted: Time,
+    /// Departure time of the newest of the packets added since then, if those before them did not hold it back.
+    newest_since_change: Time,
     queue: VecDeque<(Time, T)>,
     chance: ChaCha8Rng,
 }
@@ -60,7 +60,7 @@ impl<T> DelayLine<T> {
             cut: false,
             newest: Time::ZERO,
             newest_before_change: Time::ZERO,
-            transmitted: Time::ZERO,
+            newest_since_change: Time::ZERO,
             queue: VecDeque::new(),
             chance,
         }
@@ -71,18 +71,25 @@ impl<T> DelayLine<T> {
     pub fn push(&mut self, now: Time, bytes: u64, interface: &mut Interface, packet: T) -> Time {
         let out = interface.transmit(now, bytes, self.properties.bandwidth);
         let propagation = self.propagation();
-        let sent = out + self.retransmissions();
-        self.transmitted = self.transmitted.max(sent);
-        self.newest = self.newest.max(sent + propagation);
+        let due = out + self.retransmissions() + propagation;
+        self.newest_since_change = self.newest_since_change.max(due);
+        self.newest = self.newest.max(due);
         self.queue.push_back((self.newest, packet));
         self.newest
     }
 
-    /// Returns the time at which the packet that was added last would arrive if the link had this latency, without
-    /// jitter. Unlike the time that [`DelayLine::push`] returns, it does not depend on the latency that the line
-    /// applies, except to packets from before the last change of the properties, which later packets do not overtake.
+    /// Returns the time at which the packet that was added last would arrive if the link had this latency, with the
+    /// same jitter and losses. Unlike the time that [`DelayLine::push`] returns, it does not depend on the latency that
+    /// the line applies, except to packets from before the last change of the properties, which later packets do not
+    /// overtake.
     pub fn expected(&self, latency: Span) -> Time {
-        self.newest_before_change.max(self.transmitted + latency)
+        let since_change = self.newest_since_change + latency;
+        self.newest_before_change.max(Time(since_change.0.saturating_sub(self.properties.latency.0)))
+    }
+
+    /// Returns the properties that the line applies to packets that are added now.
+    pub fn properties(&self) -> LinkProperties {
+        self.properties
     }
 
     /// Removes and returns the oldest packet if it is due and the link is not cut.
@@ -102,7 +109,7 @@ impl<T> DelayLine<T> {
     pub fn set(&mut self, properties: LinkProperties) {
         if properties != self.properties {
             self.properties = properties;
-            (self.newest_before_change, self.transmitted) = (self.newest, Time::ZERO);
+            (self.newest_before_change, self.newest_since_change) = (self.newest, Time::ZERO);
         }
     }
 
@@ -119,7 +126,8 @@ impl<T> DelayLine<T> {
     /// Drops the packets in transit, because one end of the link no longer exists.
     pub fn clear(&mut self) {
         self.queue.clear();
-        (self.newest, self.newest_before_change, self.transmitted) = (Time::ZERO, Time::ZERO, Time::ZERO);
+        (self.newest, self.newest_before_change, self.newest_since_change) =
+            (Time::ZERO, Time::ZERO, Time::ZERO);
     }
 
     /// Returns the number of packets in transit.
@@ -142,20 +150,24 @@ impl<T> DelayLine<T> {
         Span(self.chance.random_range(least.0..=most.0))
     }
 
-    /// Returns the delay that retransmissions cause. The transport re-sends a lost packet after a round trip with the
-    /// greatest jitter, plus a millisecond.
+    /// Returns the delay that retransmissions cause.
     fn retransmissions(&mut self) -> Span {
-        let LinkProperties { latency, jitter, loss_ppm, .. } = self.properties;
+        let loss_ppm = self.properties.loss_ppm;
         if loss_ppm == 0 {
             return Span::ZERO;
         }
-        let once = (latency + jitter) * 2 + Span::from_millis(1);
         let mut losses = 0;
         while losses < LOSSES_IN_A_ROW && self.chance.random_ratio(loss_ppm.min(1_000_000), 1_000_000) {
             losses += 1;
         }
-        once * losses
+        retransmission(self.properties) * losses
     }
+}
+
+/// Returns the delay of a packet that is lost once: the transport re-sends it after a round trip with the greatest
+/// jitter, plus a millisecond.
+pub fn retransmission(link: LinkProperties) -> Span {
+    (link.latency + link.jitter) * 2 + Span::from_millis(1)
 }
 
 /// Returns the time that `bytes` take at `bandwidth` bytes per second.
@@ -231,8 +243,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_expected_arrival_is_within_the_jitter(
+        fn the_expected_arrival_differs_from_the_actual_one_by_the_deviation_from_the_requested_latency(
             latency in 0u64..10_000_000,
+            requested in 0u64..10_000_000,
             jitter in 0u64..10_000_000,
             bandwidth in prop_oneof![Just(0u64), 1_000u64..1_000_000_000],
             loss_ppm in 0u32..500_000,
@@ -244,8 +257,9 @@ mod tests {
             for (gap, bytes) in packets {
                 now += Span(gap);
                 let due = line.push(now, bytes, &mut interface, 0);
-                let expected = line.expected(latency);
-                prop_assert!(due <= expected + jitter && expected <= due + jitter, "{due} {expected}");
+                prop_assert_eq!(line.expected(latency), due);
+                let by_request = (due + Span(requested)).0.saturating_sub(latency.0);
+                prop_assert_eq!(line.expected(Span(requested)), Time(by_request));
             }
         }
 

@@ -9,6 +9,6 @@ mod delay_line;
 mod kernel;
 pub mod tree;
 
-pub use delay_line::{DelayLine, Interface};
+pub use delay_line::{DelayLine, Interface, retransmission};
 pub use kernel::{Kernel, ShapingSide};
 pub use tree::Tree;

@@ -355,6 +355,10 @@ pub struct LinkMeasured {
     /// be temporarily busy. All other fields belong to the last measurement.
     #[serde(default = "once")]
     pub rounds: u32,
+    /// The largest deviation of `latency` that can be due to chance: to the jitter that the kernel emulates. Zero if
+    /// the node emulates the jitter, and so knows it.
+    #[serde(default)]
+    pub uncertainty: Span,
 }
 
 /// Properties of a link while the application ran, measured by echoes at regular intervals. Excludes echoes
@@ -377,8 +381,8 @@ fn once() -> u32 {
 }
 
 impl LinkEntry {
-    /// Returns whether the measured delay is within tolerance of the requested one: 5 % or 200 us, whichever is
-    /// greater. `None` if the delay was not measured.
+    /// Returns whether the measured delay is within [tolerance](LinkEntry::tolerance) of the requested one. `None` if
+    /// the delay was not measured.
     pub fn as_requested(&self) -> Option<bool> {
         let measured = self.measured?.latency;
         Some(Span(self.requested.latency.0.abs_diff(measured.0)) <= self.tolerance())
@@ -396,10 +400,12 @@ impl LinkEntry {
         delay.0.abs_diff(self.requested.latency.0) > self.tolerance_observed().0
     }
 
-    /// Returns whether the numbers measured on the link fit together. No more echoes can be out of tolerance than were
-    /// measured, and if none is, their mean is within the tolerance.
+    /// Returns whether the numbers measured on the link fit together. Chance does not exceed the requested jitter. No
+    /// more echoes can be out of tolerance than were measured, and if none is, their mean is within the tolerance.
     pub fn is_plausible(&self) -> bool {
-        let counts = self.measured.is_none_or(|it| it.samples > 0 && it.rounds > 0);
+        let is_possible =
+            |it: LinkMeasured| it.samples > 0 && it.rounds > 0 && it.uncertainty <= self.requested.jitter;
+        let counts = self.measured.is_none_or(is_possible);
         let observed = self.observed.is_none_or(|it| {
             it.outside <= it.echoes && (it.outside > 0 || it.echoes == 0 || !self.is_outside(it.mean))
         });
@@ -415,9 +421,11 @@ impl LinkEntry {
         Some((u64::from(observed.outside) * 100).div_ceil(u64::from(observed.echoes)) as u32)
     }
 
-    /// Returns the largest permitted difference between the measured and the requested delay.
+    /// Returns the largest permitted difference between the measured and the requested delay: 5 % or 200 us, whichever
+    /// is greater, and what can be due to chance.
     pub fn tolerance(&self) -> Span {
-        Span::from_micros(200).max(Span(self.requested.latency.0 / 20))
+        let uncertainty = self.measured.map_or(Span::ZERO, |it| it.uncertainty);
+        Span::from_micros(200).max(Span(self.requested.latency.0 / 20)) + uncertainty
     }
 }
 
@@ -519,6 +527,7 @@ pub(crate) mod tests {
                 jitter: Span::ZERO,
                 samples: 9,
                 rounds: 2,
+                uncertainty: Span::ZERO,
             }),
             observed: None,
             since: None,

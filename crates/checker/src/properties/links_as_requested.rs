@@ -156,6 +156,7 @@ mod tests {
                 jitter: Span::ZERO,
                 samples: 1,
                 rounds: 1,
+                uncertainty: Span::ZERO,
             }),
             observed: Some(LinkObserved { echoes: 50, outside, mean: Span::from_millis(14) }),
             since: None,
@@ -196,8 +197,13 @@ mod tests {
             let (from, to) = (ClusterId(0), ClusterId(1));
             let requested = LinkProperties { latency: Span::from_millis(5), ..LinkProperties::default() };
             let since = Time::ZERO + Span::from_secs(20);
-            let measured =
-                Some(LinkMeasured { latency: requested.latency, jitter: Span::ZERO, samples: 1, rounds: 1 });
+            let measured = Some(LinkMeasured {
+                latency: requested.latency,
+                jitter: Span::ZERO,
+                samples: 1,
+                rounds: 1,
+                uncertainty: Span::ZERO,
+            });
             let first = LinkEntry { from, to, requested, measured, observed: None, since: None };
             let changed = LinkEntry { measured: None, since: Some(since), ..first.clone() };
             run.context.links = vec![first, changed];
@@ -331,7 +337,13 @@ mod tests {
             from: ClusterId(0),
             to: ClusterId(1),
             requested: LinkProperties { latency: Span::from_millis(8), ..LinkProperties::default() },
-            measured: Some(LinkMeasured { latency: measured, jitter: Span::ZERO, samples: 1, rounds: 1 }),
+            measured: Some(LinkMeasured {
+                latency: measured,
+                jitter: Span::ZERO,
+                samples: 1,
+                rounds: 1,
+                uncertainty: Span::ZERO,
+            }),
             observed: None,
             since: None,
         };

@@ -47,6 +47,7 @@ fn manifest(nodes: u32) -> Manifest {
             jitter: Span::from_micros(us / 35),
             samples: 40,
             rounds: 1,
+            uncertainty: Span::ZERO,
         }),
         observed: None,
         since: None,

@@ -1,7 +1,10 @@
 //! Measures links by echo, over the same delay lines, sessions and connections as packets.
 //!
 //! All processes of a local run share a monotonic clock, so each direction can be measured separately: the delay of a
-//! link is the time from when an echo is handed to the link until it arrives at the other end.
+//! link is the time from when an echo is handed to the link until it arrives at the other end. The node's delay line
+//! knows when each echo is due, including the jitter and losses that it has drawn. Only the deviation from this time
+//! counts, so what is measured is whether the machine keeps the link's latency. [`Sampling`] describes what remains
+//! uncertain if the kernel emulates the link.
 //!
 //! While the machine is busy, no link has its requested delay. A link that is not as requested is therefore measured
 //! repeatedly, for at most a few seconds, and the result contains the number of rounds.
@@ -15,16 +18,19 @@
 //!
 //! A process that has failed or left never responds. No other link waits for it.
 
-use std::collections::VecDeque;
-use std::pin::Pin;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use faultline_core::{Span, Time};
+use faultline_core::fault::LinkProperties;
+use faultline_core::{ProcessId, Span, Time};
+use faultline_shaper::retransmission;
 use faultline_trace::manifest::LinkMeasured;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
+use super::sampling::Sampling;
 use crate::clock::Clock;
 use crate::control::{Measurement, ObservedEcho, ObservedLink, ToSupervisor};
 use crate::transport::{EchoReply, Transport};
@@ -32,11 +38,13 @@ use crate::transport::{EchoReply, Transport};
 /// Time between two rounds, long enough for a brief load on the machine to pass.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(200);
 
-/// Time within which the responses to a round must arrive at first. If they do not, the other links are measured before
-/// the round is repeated, and each repetition waits twice as long, up to [`LONGEST_WAIT`].
+/// Time within which the responses to a round must arrive at first. If they do not, the round is repeated, and each
+/// repetition waits twice as long, up to [`LONGEST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_secs(2);
 /// Longest time for which a round waits for responses.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// Number of losses, in both directions together, for which a round also waits.
+const LOSSES: u64 = 20;
 
 /// Interval between the echoes over an observed link.
 const ECHO_EVERY: Duration = Duration::from_millis(200);
@@ -49,8 +57,8 @@ const OVERDUE: u32 = 10;
 /// An order from the supervisor to measure or observe links with echoes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Echoes {
-    /// Measures these links one at a time. Until the given time has passed, repeats the measurement of links that are
-    /// not as requested. Replaces an earlier order of this kind.
+    /// Measures these links, each to another process. Until the given time has passed, repeats the measurement of links
+    /// that are not as requested. Replaces an earlier order of this kind.
     Measure(Vec<Measurement>, Span),
     /// Observes exactly these links.
     Observe(Vec<ObservedLink>),
@@ -137,29 +145,31 @@ pub(crate) async fn measure(
     let mut observed: Vec<Observed> = Vec::new();
     let mut again = tokio::time::interval(ECHO_EVERY);
     again.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut measurement: Pin<Box<dyn Future<Output = ()>>> = Box::pin(std::future::pending());
-    let (mut responses, _) = mpsc::unbounded_channel();
+    let mut measurements = JoinSet::new();
+    // The measured links, by the process at the other end.
+    let mut measured: BTreeMap<ProcessId, mpsc::UnboundedSender<EchoReply>> = BTreeMap::new();
     loop {
         tokio::select! {
             order = orders.recv() => match order {
                 None => return,
                 Some(Echoes::Observe(links)) => observed = observe(links, &mut observed),
                 Some(Echoes::Measure(links, again_for)) => {
-                    let (responses_in, responses_out) = mpsc::unbounded_channel();
-                    let rounds = Rounds {
-                        transport: transport.clone(),
-                        clock,
-                        patience: clock.now() + again_for,
-                        responses: responses_out,
-                    };
-                    measurement = Box::pin(rounds.measure(links, report.clone()));
-                    responses = responses_in;
+                    measurements = JoinSet::new();
+                    measured.clear();
+                    let (patience, number) = (clock.now() + again_for, links.len());
+                    for link in links {
+                        let (responses_in, responses) = mpsc::unbounded_channel();
+                        measured.insert(link.to, responses_in);
+                        let transport = transport.clone();
+                        let rounds = Rounds { transport, clock, patience, responses, links: number };
+                        measurements.spawn_local(rounds.measure(link, report.clone()));
+                    }
                 }
             },
             Some(echo) = echoes.recv() => match observed.iter_mut().find_map(|it| it.answered(&echo).then_some(it)) {
                 Some(it) => it.report(&report),
-                // The receiver is closed if no link is being measured.
-                None => drop(responses.send(echo)),
+                // The receiver is closed once the link has been measured.
+                None => drop(measured.get(&echo.from).map(|it| it.send(echo))),
             },
             _ = again.tick(), if !observed.is_empty() => {
                 let now = clock.now();
@@ -168,87 +178,116 @@ pub(crate) async fn measure(
                     it.report(&report);
                 }
             }
-            () = &mut measurement => measurement = Box::pin(std::future::pending()),
+            Some(_) = measurements.join_next() => {}
         }
     }
 }
 
-/// Measures links in rounds of echoes.
+/// Measures a link in rounds of echoes.
 struct Rounds {
     transport: Rc<Transport>,
     clock: Clock,
-    /// Time until which links that are not as requested are measured again.
+    /// Time until which a link that is not as requested is measured again.
     patience: Time,
-    /// Responses to echoes, including those of earlier measurements.
+    /// Responses to echoes from the process at the other end, including those of earlier measurements.
     responses: mpsc::UnboundedReceiver<EchoReply>,
+    /// Number of links that the node measures in parallel.
+    links: usize,
+}
+
+/// An echo that has been sent.
+#[derive(Clone, Copy)]
+struct SentEcho {
+    sent: Time,
+    /// Time of arrival at the other end if the link has the requested latency.
+    due: Time,
 }
 
 impl Rounds {
-    /// Measures links one at a time, and reports the results. If a process does not respond in time, measures the other
-    /// links first.
-    async fn measure(mut self, links: Vec<Measurement>, report: mpsc::UnboundedSender<ToSupervisor>) {
-        let mut missing: VecDeque<_> = links.into_iter().map(|link| (link, FIRST_WAIT)).collect();
-        while let Some((link, wait)) = missing.pop_front() {
-            match self.measure_link(link, wait).await {
-                Some((began, result)) => {
-                    let Measurement { to, requested, .. } = link;
-                    drop(report.send(ToSupervisor::Measured { to, requested, began, link: result }));
-                }
-                None => {
-                    missing.push_back((link, LONGEST_WAIT.min(wait * 2)));
-                    tokio::time::sleep(BETWEEN_ROUNDS).await;
-                }
+    /// Measures a link and reports the result. Waits until the process at the other end responds.
+    async fn measure(mut self, link: Measurement, report: mpsc::UnboundedSender<ToSupervisor>) {
+        let mut wait = FIRST_WAIT;
+        let (began, result) = loop {
+            if let Some(measured) = self.measure_link(link, wait).await {
+                break measured;
             }
-        }
+            wait = LONGEST_WAIT.min(wait * 2);
+            tokio::time::sleep(BETWEEN_ROUNDS).await;
+        };
+        let Measurement { to, requested, .. } = link;
+        drop(report.send(ToSupervisor::Measured { to, requested: requested.latency, began, link: result }));
     }
 
     /// Measures a link. Returns the time at which the last round began, and the result; `None` if a response is
     /// missing.
     async fn measure_link(&mut self, link: Measurement, wait: Duration) -> Option<(Time, LinkMeasured)> {
         // The first echo includes the connection setup, and does not count.
-        let (first, _) = self.transport.echo(link.to, link.requested)?;
-        self.delays(link, &[first], wait).await?;
+        let first = self.echo(link)?;
+        self.arrivals(link, &[first], wait).await?;
+        let sampling = Sampling::new(link.requested, self.transport.emulated(link.to), self.links);
         let mut rounds = 1;
         loop {
             let began = self.clock.now();
-            let (latency, jitter) = self.measure_once(link, wait).await?;
-            let is_as_requested = Span(latency.0.abs_diff(link.requested.0)) <= link.tolerance;
-            if is_as_requested || self.clock.now() >= self.patience {
-                return Some((began, LinkMeasured { latency, jitter, samples: link.samples, rounds }));
+            let (latency, jitter) = self.measure_once(link, sampling, wait).await?;
+            let Sampling { samples, uncertainty, .. } = sampling;
+            let deviation = latency.0.abs_diff(link.requested.latency.0);
+            if deviation <= (link.tolerance + uncertainty).0 || self.clock.now() >= self.patience {
+                return Some((began, LinkMeasured { latency, jitter, samples, rounds, uncertainty }));
             }
             tokio::time::sleep(BETWEEN_ROUNDS).await;
             rounds += 1;
         }
     }
 
-    /// Measures one round. Returns the median of the delays, and half the difference between the greatest and the
-    /// smallest; `None` if a response is missing.
-    async fn measure_once(&mut self, link: Measurement, wait: Duration) -> Option<(Span, Span)> {
-        let mut sent = Vec::with_capacity(link.samples as usize);
-        for _ in 0..link.samples {
-            sent.push(self.transport.echo(link.to, link.requested)?.0);
-            tokio::time::sleep(Duration::from(link.apart)).await;
+    /// Measures one round. Returns the latency, and half the difference between the greatest and the smallest delay;
+    /// `None` if a response is missing.
+    async fn measure_once(
+        &mut self,
+        link: Measurement,
+        sampling: Sampling,
+        wait: Duration,
+    ) -> Option<(Span, Span)> {
+        let mut echoes = Vec::with_capacity(sampling.samples as usize);
+        for _ in 0..sampling.samples {
+            echoes.push(self.echo(link)?);
+            tokio::time::sleep(Duration::from(sampling.apart)).await;
         }
-        let mut delays = self.delays(link, &sent, wait).await?;
-        delays.sort_unstable();
-        Some((delays[delays.len() / 2], Span((delays[delays.len() - 1] - delays[0]).0 / 2)))
+        let arrived = self.arrivals(link, &echoes, wait).await?;
+        let deviations = arrived.iter().map(|(echo, at)| at.0.cast_signed() - echo.due.0.cast_signed());
+        let latency = sampling.latency(link.requested.latency, deviations.collect());
+        let delays = || arrived.iter().map(|(echo, at)| at.since(echo.sent));
+        Some((latency, Span((delays().max()? - delays().min()?).0 / 2)))
     }
 
-    /// Returns the delays of all echoes that were sent over a link at these times, which ascend. If a response does not
-    /// arrive within `wait` after the time that two links with the requested latency take, returns `None`.
-    async fn delays(&mut self, link: Measurement, sent: &[Time], wait: Duration) -> Option<Vec<Span>> {
+    /// Sends an echo; `None` if the process at the other end is not up.
+    fn echo(&self, link: Measurement) -> Option<SentEcho> {
+        let (sent, due) = self.transport.echo(link.to, link.requested.latency)?;
+        Some(SentEcho { sent, due })
+    }
+
+    /// Returns the arrivals of all these echoes, which are in the order of their sending. If a response does not arrive
+    /// within `wait` after the time that two links with the requested properties take, returns `None`.
+    async fn arrivals(
+        &mut self,
+        link: Measurement,
+        echoes: &[SentEcho],
+        wait: Duration,
+    ) -> Option<Vec<(SentEcho, Time)>> {
         let all = async {
-            let mut delays = Vec::with_capacity(sent.len());
-            while delays.len() < sent.len() {
-                let echo =
+            let mut arrivals = Vec::with_capacity(echoes.len());
+            while arrivals.len() < echoes.len() {
+                let reply =
                     self.responses.recv().await.expect("a measurement receives responses until it ends");
-                if echo.from == link.to && sent.binary_search(&echo.sent).is_ok() {
-                    delays.push(echo.arrived.since(echo.sent));
+                if let Ok(index) = echoes.binary_search_by_key(&reply.sent, |it| it.sent) {
+                    arrivals.push((echoes[index], reply.arrived));
                 }
             }
-            delays
+            arrivals
         };
-        tokio::time::timeout(wait + Duration::from(link.requested * 2), all).await.ok()
+        let LinkProperties { latency, jitter, loss_ppm, .. } = link.requested;
+        let losses = if loss_ppm > 0 { LOSSES } else { 0 };
+        let both = (latency + jitter) * 2 + retransmission(link.requested) * losses;
+        tokio::time::timeout(wait + Duration::from(both), all).await.ok()
     }
 }
 
@@ -256,8 +295,7 @@ impl Rounds {
 mod tests {
     use std::net::SocketAddr;
 
-    use faultline_core::fault::LinkProperties;
-    use faultline_core::{ClusterId, ProcessId};
+    use faultline_core::ClusterId;
 
     use super::*;
     use crate::links::Links;
@@ -306,8 +344,8 @@ mod tests {
         }
 
         fn order_all(&self, processes: &[ProcessId], requested: Span, again_for: Span) {
-            let (samples, apart, tolerance) = (5, Span::from_millis(1), Span::from_millis(100));
-            let link = |&to| Measurement { to, samples, apart, requested, tolerance };
+            let requested = LinkProperties { latency: requested, ..LinkProperties::default() };
+            let link = |&to| Measurement { to, requested, tolerance: Span::from_millis(100) };
             let links = processes.iter().map(link).collect();
             self.orders.send(Echoes::Measure(links, again_for)).unwrap();
         }
@@ -351,7 +389,7 @@ mod tests {
             bench.meet();
             bench.order(Span::ZERO, Span::ZERO);
             let result = bench.result().await;
-            assert_eq!((result.samples, result.rounds), (5, 1));
+            assert_eq!((result.samples, result.rounds), (51, 1));
             assert!(bench.reports.is_empty());
         });
     }
@@ -394,7 +432,7 @@ mod tests {
             bench.order_all(&[ended, unknown], Span::ZERO, Span::ZERO);
             bench.observed(requested).await;
             bench.order_all(&[unknown, ended, PEER], Span::ZERO, Span::ZERO);
-            assert_eq!(bench.result().await.samples, 5);
+            assert_eq!(bench.result().await.rounds, 1);
         });
     }
 

@@ -1,6 +1,7 @@
 //! One process of the federation, as a process of the operating system.
 
 mod measure;
+mod sampling;
 mod shaping;
 mod supervisor_connection;
 

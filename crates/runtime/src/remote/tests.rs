@@ -154,9 +154,10 @@ async fn node(
         while let Ok(order) = control::receive(&mut read).await {
             if let ToNode::Measure(links, _) = order {
                 for it in links {
+                    let (to, requested, began) = (it.to, it.requested.latency, setup.clock.now());
+                    let (jitter, uncertainty) = (Span::ZERO, Span::ZERO);
                     let link =
-                        LinkMeasured { latency: it.requested, jitter: Span::ZERO, samples: 1, rounds: 1 };
-                    let (to, requested, began) = (it.to, it.requested, setup.clock.now());
+                        LinkMeasured { latency: requested, jitter, samples: 1, rounds: 1, uncertainty };
                     let said = ToSupervisor::Measured { to, requested, began, link };
                     words.send(said).unwrap();
                 }

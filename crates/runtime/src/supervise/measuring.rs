@@ -4,20 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::LinkProperties;
 use faultline_core::{ClusterId, Member, Membership, ProcessId, Span, Time};
+use faultline_shaper::retransmission;
 use faultline_trace::manifest::{LinkEntry, LinkMeasured, LinkObserved};
 
 use crate::control::{Measurement, ObservedEcho, ObservedLink};
 use crate::links::Links;
-
-/// Number of echoes over a link without jitter.
-const SAMPLES: u64 = 51;
-/// Largest number of echoes over a link, however large its jitter is.
-const MOST_SAMPLES: u64 = 1001;
-/// Number of standard deviations of the median that must be within the tolerance.
-const CERTAINTY: u64 = 5;
-/// Minimum time between two echoes, so that a program that keeps a core busy for a few milliseconds delays
-/// only a few of them.
-const APART: Span = Span::from_millis(2);
 
 /// The measured links of a federation: one pair of processes per ordered pair of clusters.
 #[derive(Debug)]
@@ -32,6 +23,9 @@ pub(super) struct Measuring {
 
 /// Time after a fault during which echoes may still queue behind packets that the fault held back.
 const SETTLES: Span = Span::from_secs(1);
+
+/// Number of consecutive losses of a response that do not make it overdue.
+const LOSSES: u64 = 10;
 
 #[derive(Debug)]
 struct Link {
@@ -155,8 +149,11 @@ impl Measuring {
             let (_, to) = link.ends.filter(|(by, _)| *by == process)?;
             let (there, back) = (&link.entry, &self.reverse(link).entry);
             let requested = there.requested.latency;
-            let answered_within =
-                there.tolerance_observed() + back.requested.latency + back.tolerance_observed();
+            let losses = if back.requested.loss_ppm > 0 { LOSSES } else { 0 };
+            let answered_within = there.tolerance_observed()
+                + back.requested.latency
+                + back.tolerance_observed()
+                + retransmission(back.requested) * losses;
             Some(ObservedLink { to, requested, answered_within })
         };
         self.links.iter().filter_map(of_process).collect()
@@ -272,14 +269,7 @@ impl Link {
     }
 
     fn measurement(&self, to: ProcessId) -> Measurement {
-        let (requested, tolerance) = (self.entry.requested, self.entry.tolerance());
-        // The median of n samples of a uniform distribution with half-width j has a standard deviation of j /
-        // sqrt(n).
-        let spread = CERTAINTY * requested.jitter.0 / tolerance.0;
-        let samples = spread.saturating_mul(spread).clamp(SAMPLES, MOST_SAMPLES) as u32;
-        // Far enough apart that no echo waits for the previous one.
-        let apart = APART.max(requested.jitter * 2);
-        Measurement { to, samples, apart, requested: requested.latency, tolerance }
+        Measurement { to, requested: self.entry.requested, tolerance: self.entry.tolerance() }
     }
 }
 

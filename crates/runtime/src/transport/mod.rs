@@ -229,11 +229,16 @@ impl Transport {
     }
 
     /// Sends an echo, to measure the link to `to`. Returns the time of sending, and the time at which the echo is due
-    /// at the other end if the link has the latency `requested`. The latter includes the delays due to the link's
-    /// bandwidth and losses, unless traffic control causes them. `None` if the process is not up.
+    /// at the other end if the link has the latency `requested`. The latter includes the jitter and the delays due to
+    /// the link's bandwidth and losses, unless traffic control causes them. `None` if the process is not up.
     pub(crate) fn echo(self: &Rc<Self>, to: ProcessId, requested: Span) -> Option<(Time, Time)> {
         let sent = self.send(to, FrameKind::Echo, ECHO_CHARGE, Body::default())?;
         Some((sent, self.state.borrow().peers[to.index()].line.expected(requested)))
+    }
+
+    /// Returns the properties of the link to a process that this node emulates. Traffic control emulates all others.
+    pub(crate) fn emulated(&self, to: ProcessId) -> LinkProperties {
+        self.state.borrow().peers[to.index()].line.properties()
     }
 
     /// Changes the properties of a link for packets sent later; `None` restores the requested properties.
