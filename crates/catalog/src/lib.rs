@@ -47,6 +47,8 @@ pub use tasks::{TasksSetup, TasksVisitor, check_memory, with_tasks};
 
 /// The default of `simulator.leastWorkLeft`: the percentage of the work that must remain for a fault to take effect.
 const LEAST_WORK_LEFT_PERCENT: u8 = 20;
+/// Minimum time within which processes must start and links must have been measured, however short the deadline is.
+const START_WITHIN: Span = Span::from_secs(60);
 
 /// The reason why a federation cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -255,7 +257,7 @@ impl<N: Hosted> Setup<N> {
                 restart_after: spec.failures().restart_after(),
                 volatile_storage: storage.kind == StorageKind::Memory,
                 deadline: spec.deadline(),
-                start_within: Some(spec.deadline()),
+                start_within: Some(spec.deadline().max(START_WITHIN)),
                 scope: N::promises(&process).scope,
                 is_planned: spec.is_planned(),
                 joins: joins(spec),

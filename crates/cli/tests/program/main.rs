@@ -9,6 +9,7 @@ mod explore;
 mod fuzz;
 mod interrupted;
 mod killed;
+mod links;
 mod local;
 mod paper;
 mod planned;
