@@ -101,6 +101,21 @@ pub struct Loss {
     pub ppm: u32,
 }
 
+impl Loss {
+    /// The largest loss of a link that a kernel emulates, and whose latency echoes can confirm.
+    pub const MOST_BY_KERNEL: Loss = Loss { ppm: 50_000 };
+
+    /// Returns why no run can confirm a link with this loss if a kernel emulates it; `None` if a run can.
+    pub fn unconfirmed_by_kernel(self) -> Option<String> {
+        (self > Loss::MOST_BY_KERNEL).then(|| {
+            format!(
+                "a loss of {self} cannot be confirmed under traffic control, because TCP delays the packets behind a \
+                 lost one"
+            )
+        })
+    }
+}
+
 impl Bandwidth {
     /// No limit.
     pub const UNLIMITED: Bandwidth = Bandwidth(0);

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use faultline_api::quantity::Loss;
 use faultline_catalog::Hosted;
 use faultline_core::{Fact, Life, ProcessId, Time};
 use faultline_launch::{HostError, ended, run_options};
@@ -89,6 +90,16 @@ impl Processes<'_> {
             return Err(CommandError::input(miette::miette!(
                 help = "omit `--links tc` to emulate links in the nodes",
                 "traffic control supports at most {MOST_PROCESSES} processes (found {nodes})"
+            )));
+        }
+        let mut losses = options.links.requested.values().map(|it| Loss { ppm: it.loss_ppm });
+        if self.kernel.is_some_and(|it| it.netem)
+            && let Some(reason) = losses.find_map(Loss::unconfirmed_by_kernel)
+        {
+            let most = Loss::MOST_BY_KERNEL;
+            return Err(CommandError::input(miette::miette!(
+                help = format!("write at most {most}, or omit `--links tc` to emulate links in the nodes"),
+                "{reason}"
             )));
         }
         let command = vec![program.into(), "node".into()];

@@ -24,11 +24,11 @@ use faultline_core::fault::LinkProperties;
 use faultline_core::{Role, Scope, Span};
 
 use crate::names::Names;
-use crate::quantity::Duration;
+use crate::quantity::{Duration, Loss};
 use crate::resource::{
-    ANY, ApplicationSpec, Demand, Federation, FederationSpec, Link, Links, MAX_CLUSTERS, MAX_NODES,
-    MAX_NODES_ALONE, MAX_NODES_PER_CLUSTER, MAX_PAIRS, MAX_SERVERS, MIN_DETECT_AFTER, ProtocolSpec,
-    ReplicateTo,
+    ANY, ApplicationSpec, Demand, Emulation, Federation, FederationSpec, Link, Links, MAX_CLUSTERS,
+    MAX_NODES, MAX_NODES_ALONE, MAX_NODES_PER_CLUSTER, MAX_PAIRS, MAX_SERVERS, MIN_DETECT_AFTER,
+    ProtocolSpec, ReplicateTo,
 };
 
 /// Maximum number of problems that [`validate()`] returns.
@@ -217,8 +217,8 @@ impl<'a> Check<'a> {
 
     fn links(&mut self) {
         let links = self.links.clone();
-        self.jitter("spec.links.within", &links.within.unwrap_or_default(), links.within());
-        self.jitter("spec.links.between", &links.between.unwrap_or_default(), links.between());
+        self.link("spec.links.within", &links.within.unwrap_or_default(), links.within());
+        self.link("spec.links.between", &links.between.unwrap_or_default(), links.between());
         self.at_most_entries("spec.links.pairs", links.pairs.len(), MAX_PAIRS);
         let mut seen = BTreeSet::new();
         for (index, pair) in links.pairs.iter().enumerate() {
@@ -233,13 +233,24 @@ impl<'a> Check<'a> {
                 );
             }
             let class = if pair.from == pair.to { links.within() } else { links.between() };
-            self.jitter(&path, &pair.link(), pair.link().over(class));
+            self.link(&path, &pair.link(), pair.link().over(class));
         }
     }
 
     fn at_most_entries(&mut self, path: &str, entries: usize, limit: usize) {
         if entries > limit {
             self.problem(path, format!("too many entries ({entries})"), format!("list at most {limit}"));
+        }
+    }
+
+    /// Checks that the properties of a link are possible, and can be confirmed.
+    fn link(&mut self, path: &str, stated: &Link, properties: LinkProperties) {
+        self.jitter(path, stated, properties);
+        let by_kernel = self.spec.kubernetes.as_ref().is_some_and(|it| it.links == Some(Emulation::Tc));
+        if let Some(reason) = stated.loss.filter(|_| by_kernel).and_then(Loss::unconfirmed_by_kernel) {
+            let most = Loss::MOST_BY_KERNEL;
+            let help = format!("write at most {most}, or set `kubernetes.links` to `inNode`");
+            self.problem(format!("{path}.loss"), reason, help);
         }
     }
 

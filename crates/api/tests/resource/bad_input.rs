@@ -123,6 +123,10 @@ fn every_mistake_is_explained() {
         ("reserved name", with("name: rennes", "name: any")),
         ("unknown cluster in a link", with("from: paris", "from: pari")),
         ("jitter", with("jitter: 200us", "jitter: 6ms")),
+        (
+            "loss under traffic control",
+            with("jitter: 200us", "loss: 6%").replace("  seed: 7", "  seed: 7\n  kubernetes: { links: tc }"),
+        ),
         ("unknown protocol", with("hc3i:", "hc4i:")),
         (
             "option of another protocol",
