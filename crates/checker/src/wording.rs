@@ -30,6 +30,9 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
         Contradiction::DetectedAgain(process, life) => {
             format!("the failure of {} was detected more than once", life_of(process, life))
         }
+        Contradiction::FailedAgain(process, life) => {
+            format!("{} failed again after it had ended, but no fault destroyed its storage", life_of(process, life))
+        }
         Contradiction::NeverBegun => {
             "the supervisor's facts do not state that the application started".to_owned()
         }
@@ -1072,6 +1075,10 @@ mod tests {
             (
                 Contradiction::DetectedAgain(process, life),
                 "the failure of life 1 of paris-0 was detected more than once",
+            ),
+            (
+                Contradiction::FailedAgain(process, life),
+                "life 1 of paris-0 failed again after it had ended, but no fault destroyed its storage",
             ),
             (
                 Contradiction::NotNewest(process, life),

@@ -27,6 +27,8 @@ pub enum Contradiction {
     NeverDetected(ProcessId, Life),
     /// The end of a life was detected several times.
     DetectedAgain(ProcessId, Life),
+    /// A life failed although it had already ended.
+    FailedAgain(ProcessId, Life),
     /// A life ended that was not the newest one of its process.
     NotNewest(ProcessId, Life),
     /// The application acted, but no fact states that it began.

@@ -10,7 +10,7 @@ use super::description::Digest;
 use super::{Bundle, BundleError, life_of, read};
 use crate::facts::{FactsFile, StreamEnd, read_facts};
 use crate::flaw::{Flaw, FlawKind};
-use crate::manifest::FactsEntry;
+use crate::manifest::{FactsEntry, Manifest};
 use crate::memory::{Stream, Trace};
 use crate::possible::Extent;
 
@@ -88,13 +88,7 @@ impl Bundle {
             }
             let (kind, seal) = ending(&file, has_ended);
             kind.into_iter().for_each(|kind| flaw(stream, kind));
-            if let Some(number) = time_decreases_at(&file.stream) {
-                flaw(stream, FlawKind::TimeGoesBack(number));
-            }
-            if let Some(number) = extent.first_impossible(file.process, &file.stream) {
-                flaw(stream, FlawKind::Impossible(number));
-                file.stream.truncate(number.index());
-            }
+            cut_at_impossible(extent, file.process, &mut file.stream).for_each(|kind| flaw(stream, kind));
             let entry = FactsEntry { process: stream.0, life: stream.1, bytes: bytes.len() as u64, seal };
             match trace.streams.entry(stream) {
                 Entry::Occupied(_) => flaw(stream, FlawKind::Twice(name)),
@@ -110,6 +104,31 @@ impl Bundle {
         trace.flaws.sort_by_key(|flaw| flaw.stream);
         Ok(trace)
     }
+}
+
+impl Trace {
+    /// Examines the streams of a run that was collected in memory as those of a record are examined when they are read.
+    pub fn examine(&mut self, manifest: &Manifest) {
+        let extent = Extent::new(Some(manifest));
+        for (&stream, facts) in &mut self.streams {
+            let found = cut_at_impossible(extent, stream.0, facts);
+            self.flaws.extend(found.map(|kind| Flaw { stream: Some(stream), kind }));
+        }
+    }
+}
+
+/// Returns the flaws of the facts of a stream, which then ends before its first impossible fact.
+fn cut_at_impossible(
+    extent: Extent,
+    process: ProcessId,
+    stream: &mut Stream,
+) -> impl Iterator<Item = FlawKind> + use<> {
+    let decreases = time_decreases_at(stream).map(FlawKind::TimeGoesBack);
+    let impossible = extent.first_impossible(process, stream);
+    if let Some(number) = impossible {
+        stream.truncate(number.index());
+    }
+    decreases.into_iter().chain(impossible.map(FlawKind::Impossible))
 }
 
 /// Returns the flaw at the end of a stream, if any, and the stream's seal.
@@ -158,7 +177,7 @@ mod tests {
     use super::super::tests::trace;
     use super::*;
     use crate::manifest::tests::example;
-    use crate::{Manifest, SealedBy};
+    use crate::SealedBy;
 
     /// A fact that a process reports about itself.
     const OWN: Fact = Fact::Computed { since: FactNo(0) };
