@@ -835,6 +835,10 @@ impl Gap {
                 1 => "the only planned fault did not take effect".into(),
                 _ => format!("none of the {planned} planned faults took effect"),
             },
+            Gap::FaultsNotShown { planned } => match planned {
+                1 => "the record does not show whether the only planned fault took effect".into(),
+                _ => format!("the record does not show whether any of the {planned} planned faults took effect"),
+            },
             Gap::TimesNotRecorded { cluster, fault } => format!(
                 "the times at which {fault} ended the processes of {} were not recorded",
                 names.cluster(*cluster)
@@ -1009,6 +1013,9 @@ impl Remark {
             }
             Remark::NotDue { never, planned } => {
                 format!("{never} of {planned} faults did not become due before the end of the run")
+            }
+            Remark::NotShown { open, planned } => {
+                format!("the record does not show what became of {open} of {planned} faults")
             }
             Remark::LinkDelay(delay) => link_delay(delay, names),
             Remark::ReplicasLost { group, position, target } => format!(

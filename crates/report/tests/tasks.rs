@@ -58,6 +58,7 @@ fn judgement() -> Judgement {
         instances: 5,
         violations: Vec::new(),
         more_violations: 0,
+        is_doubtful: false,
         unknown: None,
         remarks: Vec::new(),
     };

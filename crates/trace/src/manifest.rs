@@ -139,8 +139,8 @@ impl Manifest {
     }
 
     /// Completes the manifest of a run that was cut short. Such a manifest lacks the duration, the faults added during
-    /// the run, and the states of all faults; they are derived from the supervisor's facts, up to the last one
-    /// recorded.
+    /// the run, and the states of all faults. The duration is the time of the last recorded fact of any process; the
+    /// rest is derived from the supervisor's facts, up to the last one recorded.
     pub fn fill_in(&mut self, trace: &Trace) {
         if self.outcome.is_some() {
             return;
@@ -154,7 +154,8 @@ impl Manifest {
             _ => None,
         });
         self.plan.extend(added.filter(|it| it.no.0 as usize >= self.plan.len()).collect::<Vec<_>>());
-        self.duration = facts.last().map_or(Span::ZERO, |(at, _)| at.since(Time::ZERO));
+        let last = trace.streams.values().filter_map(|stream| stream.last()).map(|(at, _)| *at).max();
+        self.duration = last.unwrap_or_default().since(Time::ZERO);
         let state = |no: FaultNo| {
             let mut newest_first = facts.iter().rev();
             let state = newest_first.find_map(|(_, fact)| match fact {
@@ -582,6 +583,9 @@ pub(crate) mod tests {
         assert_eq!(manifest.faults, [(FaultNo(0), FaultState::Effective), (FaultNo(1), FaultState::Pending)]);
         assert_eq!(manifest.plan[1..], [added], "faults added during the run belong to the plan");
         assert_eq!(manifest.duration, Span(8));
+        trace.streams.insert((ProcessId(0), Life(1)), vec![(Time(30), Fact::Computed { since: FactNo(0) })]);
+        manifest.fill_in(&trace);
+        assert_eq!(manifest.duration, Span(30), "the supervisor's last fact is older");
         let mut whole = example();
         whole.fill_in(&trace);
         assert_eq!(whole, example());

@@ -30,7 +30,8 @@ pub(super) fn are_due(history: &History<'_>, late: Span, found: &mut Vec<Contrad
                 }
             }
             Trigger::When { occurrence, .. } if context.common_clock => {
-                if count(history, planned, at) < u64::from(occurrence) {
+                let is_known = history.trace.flaws.iter().all(|it| it.stream.is_none());
+                if is_known && count(history, planned, at) < u64::from(occurrence) {
                     found.push(Contradiction::InjectedWithoutCause(no));
                 }
             }

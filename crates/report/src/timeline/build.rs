@@ -25,6 +25,7 @@ pub(super) fn build(history: &History<'_>, names: &DisplayNames) -> Timeline {
     timeline.checkpoints = checkpoints(history, names);
     timeline.tasks = tasks(history);
     timeline.incomplete = incomplete(history);
+    timeline.is_cut_short = history.context.outcome.is_none();
     take_over(&mut timeline, history);
     if history.planned.is_some() {
         timeline.recoveries = Recoveries::of(history).all().map(|(epoch, it)| (epoch, it.clone())).collect();
@@ -97,8 +98,8 @@ fn checkpoints(
     checkpoints
 }
 
-/// Returns the processes with a stream that is missing, or that ends early because it is damaged or contains an
-/// impossible fact.
+/// Returns the processes with a stream that is missing, or that may end early because it is damaged, was not sealed or
+/// contains an impossible fact.
 fn incomplete(history: &History<'_>) -> BTreeSet<ProcessId> {
     let flaws = history.trace.flaws.iter();
     let missing = flaws.filter(|it| match it.kind {
@@ -106,6 +107,8 @@ fn incomplete(history: &History<'_>) -> BTreeSet<ProcessId> {
         | FlawKind::Unreadable(_)
         | FlawKind::Gap(_)
         | FlawKind::Impossible(_)
+        | FlawKind::Unsealed(_)
+        | FlawKind::Incomplete(_)
         | FlawKind::Torn(_) => true,
         FlawKind::BrokenSeal { sealed, found } => found < sealed,
         _ => false,
