@@ -58,6 +58,7 @@ fn supervised(history: &History<'_>, found: &mut Vec<Contradiction>) {
     injections::changes(history, found);
     injections::losses(history, found);
     injections::effects(history, found);
+    injections::pauses(history, demands.late, found);
 }
 
 /// When a process lost its storage.
@@ -118,6 +119,10 @@ impl<'a> Demands<'a> {
                 found.push(Contradiction::NoFacts(process, life));
             }
         }
+        let known = |process: &ProcessId, life: &Life| lives.get(process).is_some_and(|it| it.contains(life));
+        let streams = self.history.trace.streams.keys();
+        let unknown = streams.filter(|(of, life)| *of != ProcessId::SUPERVISOR && !known(of, life));
+        found.extend(unknown.map(|&(process, life)| Contradiction::StartMissing(process, life)));
         for (process, lives) in lives {
             let expected = (1..).map(Life).take(lives.len().max(1));
             let missing = expected.zip(lives.iter().copied().map(Some).chain([None]));

@@ -214,6 +214,15 @@ pub enum Breach {
         times: usize,
         bound: Span,
     },
+    OtherPosition {
+        message: MessageId,
+        carried: Position,
+        expected: Position,
+    },
+    NeverLeft {
+        cluster: ClusterId,
+        still: Span,
+    },
     RoundNotEnded {
         process: ProcessId,
         round: Round,
@@ -574,6 +583,10 @@ pub enum Remark {
     NotDue {
         never: u64,
         planned: u64,
+    },
+    /// The run completed before a cluster that was to leave had left.
+    NotLeft {
+        cluster: ClusterId,
     },
     /// The record ends before it shows what became of these faults.
     NotShown {

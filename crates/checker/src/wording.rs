@@ -33,6 +33,15 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
         Contradiction::FailedAgain(process, life) => {
             format!("{} failed again after it had ended, but no fault destroyed its storage", life_of(process, life))
         }
+        Contradiction::ResumedAtOtherTime(process, life) => {
+            format!("{} resumed at another time than its pauses ended", life_of(process, life))
+        }
+        Contradiction::NeverResumed(process, life) => {
+            format!("the supervisor's facts do not state that {} resumed after its pause", life_of(process, life))
+        }
+        Contradiction::ActedWhilePaused(process, life) => {
+            format!("{} reported facts while it was paused", life_of(process, life))
+        }
         Contradiction::NeverBegun => {
             "the supervisor's facts do not state that the application started".to_owned()
         }
@@ -443,6 +452,14 @@ impl Breach {
                 let times = how_often(times as u64);
                 format!("more than {bound} after the last fault, {} still rolled back {times}", group(by))
             }
+            Breach::OtherPosition { message: id, carried, expected } => format!(
+                "{} carried position {carried}, although its sender was at {expected}",
+                names.message(id)
+            ),
+            Breach::NeverLeft { cluster, still } => format!(
+                "{} was to leave and had finished, but did not leave in the last {still} of the run",
+                names.cluster(cluster)
+            ),
             Breach::RoundNotEnded { process: by, round, bound } => {
                 let round = match round {
                     Round::Recovery => "recovery",
@@ -1014,6 +1031,9 @@ impl Remark {
             Remark::NotDue { never, planned } => {
                 format!("{never} of {planned} faults did not become due before the end of the run")
             }
+            Remark::NotLeft { cluster } => {
+                format!("{} had not left when the run completed", names.cluster(*cluster))
+            }
             Remark::NotShown { open, planned } => {
                 format!("the record does not show what became of {open} of {planned} faults")
             }
@@ -1082,6 +1102,18 @@ mod tests {
             (
                 Contradiction::DetectedAgain(process, life),
                 "the failure of life 1 of paris-0 was detected more than once",
+            ),
+            (
+                Contradiction::ResumedAtOtherTime(process, life),
+                "life 1 of paris-0 resumed at another time than its pauses ended",
+            ),
+            (
+                Contradiction::NeverResumed(process, life),
+                "the supervisor's facts do not state that life 1 of paris-0 resumed after its pause",
+            ),
+            (
+                Contradiction::ActedWhilePaused(process, life),
+                "life 1 of paris-0 reported facts while it was paused",
             ),
             (
                 Contradiction::FailedAgain(process, life),

@@ -163,6 +163,12 @@ pub enum Contradiction {
         /// The life that ended.
         life: Life,
     },
+    /// A process that a fault had paused resumed at a time other than the end of its last pause, or was not paused.
+    ResumedAtOtherTime(ProcessId, Life),
+    /// A process never resumed although its pause had ended.
+    NeverResumed(ProcessId, Life),
+    /// A life reported facts while it was paused.
+    ActedWhilePaused(ProcessId, Life),
     /// A user changed a federation in virtual time.
     ChangedInVirtualTime,
     /// The effects of faults were measured in virtual time.

@@ -60,6 +60,8 @@ pub struct Supervision<'a> {
     pub injected: Vec<(FaultNo, &'a Fault, Time, usize)>,
     /// Every fault that had no effect, and the reason.
     pub ineffective: Vec<(FaultNo, &'a str)>,
+    /// Every life that resumed after its pauses, and when.
+    pub resumed: Vec<(Time, ProcessId, Life)>,
     /// Every cluster that joined, and when.
     pub joined: Vec<(Time, ClusterId)>,
     /// Every cluster whose departure was announced, and when.
@@ -142,6 +144,7 @@ impl<'a> Supervision<'a> {
                     }
                 }
                 Fact::Ineffective { no, reason } => this.ineffective.push((*no, reason)),
+                Fact::Resumed { process, life } => this.resumed.push((*at, *process, *life)),
                 Fact::Joined(cluster) => this.joined.push((*at, *cluster)),
                 Fact::Leaving(cluster) => this.leaving.push((*at, *cluster)),
                 Fact::Left(cluster) => this.left.push((*at, *cluster)),

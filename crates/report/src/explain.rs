@@ -328,10 +328,10 @@ impl Explainer<'_> {
                     Some(failure) => {
                         format!("; it was declared failed and killed at {}", self.time(failure.at))
                     }
-                    None if instant + span > self.timeline.end => {
-                        "; the record ends before it could resume".to_owned()
+                    None if self.timeline.resumed.iter().any(|it| it.1 == process && it.0 >= instant) => {
+                        " and then resumed: a delay, not a failure".to_owned()
                     }
-                    None => " and then resumed: a delay, not a failure".to_owned(),
+                    None => "; the record ends before it resumed".to_owned(),
                 };
                 format!(
                     "At {at}, {} was paused for {} ({name}, pause{late}){end}.",
@@ -378,8 +378,15 @@ impl Explainer<'_> {
 
     fn rollback(&self, place: usize, rollback: &TimelineRollback) -> String {
         let cluster = self.names.unit(rollback.unit);
+        // Without the supervisor's facts, nothing shows which failure began the recovery, or when.
+        let is_of_failure = !matches!(rollback.cause, Some(Cause::Alert { .. }));
+        let is_cause_unknown =
+            is_of_failure && rollback.failures.is_empty() && self.timeline.lacks_supervisor();
         let mut text = match rollback.cause {
             Some(Cause::Alert { from, .. }) => self.because_of_an_alert(rollback, from),
+            Some(Cause::Failure) | None if is_cause_unknown => {
+                format!("{cluster} rolled back to {}", target(rollback))
+            }
             Some(Cause::Failure) | None if rollback.failures.is_empty() => {
                 format!("{cluster} rolled back together with the others, to {}", target(rollback))
             }
@@ -392,6 +399,7 @@ impl Explainer<'_> {
         // failure.
         let moment = match rollback.cause {
             Some(Cause::Alert { .. }) => "the alert",
+            _ if is_cause_unknown => "the rollback",
             _ => "the failure",
         };
         let saved = rollback.members.values().filter_map(|it| it.saved).min();
@@ -407,6 +415,7 @@ impl Explainer<'_> {
         };
         let lacks_facts = self.lacks_facts_of(rollback.unit);
         let resumed = match rollback.complete || !lacks_facts {
+            true if is_cause_unknown => String::new(),
             true => {
                 format!(
                     " It resumed after {}.",

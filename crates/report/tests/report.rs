@@ -313,7 +313,7 @@ fn a_run_that_was_cut_short_is_reported_as_far_as_recorded() {
     };
     let fault = Fault::Pause { process: ProcessId(0), span: Span::from_secs(1) };
     let paused = told(vec![Fact::Begun, Fact::Injecting { no: FaultNo(0), fault: fault.into() }]);
-    assert!(paused[0].ends_with("; the record ends before it could resume."), "{paused:?}");
+    assert!(paused[0].ends_with("; the record ends before it resumed."), "{paused:?}");
     assert!(paused.iter().any(|it| it.starts_with("The run was cut short")), "{paused:?}");
     let silent = told(vec![Fact::Begun, Fact::Begun]);
     assert!(silent.iter().any(|it| it == "The record shows no failures and no rollbacks."), "{silent:?}");

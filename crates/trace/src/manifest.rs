@@ -39,6 +39,9 @@ pub struct Manifest {
     pub promises: Promises,
     /// Clusters of the federation, indexed by [`ClusterId`].
     pub clusters: Vec<ClusterEntry>,
+    /// Clusters that leave before the end (`leavesAfter`), ascending.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leaving: Vec<ClusterId>,
     /// Processes of the federation, indexed by [`ProcessId`].
     pub processes: Vec<ProcessEntry>,
     /// Bounds on the work that a rollback may lose, if the protocol has any.
@@ -97,6 +100,7 @@ impl Manifest {
                 .clone()
                 .map(|(cluster, &nodes)| ClusterEntry { name: cluster.to_string(), nodes })
                 .collect(),
+            leaving: Vec::new(),
             processes: processes
                 .map(|(it, cluster)| ProcessEntry { name: it.to_string(), role: Role::RANK, cluster })
                 .collect(),
@@ -467,7 +471,7 @@ mod hexadecimal {
 pub(crate) mod tests {
     use super::*;
     use faultline_core::fault::FaultState;
-    use faultline_core::{Fault, FaultNo, Promise, Scope, StorageFate, Time, Trigger};
+    use faultline_core::{FactNo, Fault, FaultNo, Promise, Scope, StorageFate, Time, Trigger};
 
     pub(crate) fn example() -> Manifest {
         Manifest {
@@ -480,6 +484,7 @@ pub(crate) mod tests {
             protocol: "coordinated".into(),
             promises: Promises::of_scope(Scope::Federation).with(&[Promise::Checkpoints]),
             clusters: vec![ClusterEntry { name: "paris".into(), nodes: 1 }],
+            leaving: vec![],
             processes: vec![ProcessEntry { name: "paris-0".into(), role: Role::RANK, cluster: ClusterId(0) }],
             bounds: Some(Bounds {
                 checkpoint_every: vec![Some(Span::from_secs(2))],

@@ -53,6 +53,7 @@ fn supervised(history: &History<'_>) -> Timeline {
         failures: failures.collect(),
         injections: injected.map(|&(no, fault, at, _)| Injection { no, at, fault: fault.clone() }).collect(),
         changes: supervision.changes.iter().map(|&(at, change)| (at, change.clone())).collect(),
+        resumed: supervision.resumed.iter().map(|&(at, process, _)| (at, process)).collect(),
         joined: supervision.joined.clone(),
         leaving: supervision.leaving.clone(),
         left: supervision.left.clone(),

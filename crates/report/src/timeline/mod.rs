@@ -35,6 +35,8 @@ pub struct Timeline {
     pub failures: Vec<Failure>,
     /// Injected faults, in the order of injection.
     pub injections: Vec<Injection>,
+    /// Processes that resumed after they were paused, and when.
+    pub resumed: Vec<(Time, ProcessId)>,
     /// Changes by the user during the run, in order.
     pub changes: Vec<(Time, Change)>,
     /// Clusters that joined, and when.
