@@ -15,6 +15,11 @@ use crate::locate::Locations;
 use crate::resource::{Federation, ProtocolSpec};
 use crate::validate::{MAX_PROBLEMS, Problem, similar, validate};
 
+/// The length of a line in bytes from which on errors do not show it.
+const LONG_LINE: usize = 300;
+/// The maximum length of a message in characters. It may contain a value from the file, of any length.
+const LONGEST_MESSAGE: usize = 400;
+
 /// Maximum size of a file in bytes. Federations written by hand are far smaller.
 const MAX_BYTES: usize = 1 << 20;
 
@@ -22,7 +27,8 @@ const MAX_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Rejected {
     file: String,
-    source: NamedSource<String>,
+    /// `None` if the lines with the errors are too long to be shown.
+    source: Option<NamedSource<String>>,
     errors: Vec<FileError>,
 }
 
@@ -37,8 +43,8 @@ pub struct FileError {
     pub line: usize,
     /// Column of the error in characters, from 1.
     pub column: usize,
-    /// Byte range of the error.
-    span: Range<usize>,
+    /// Byte range of the error; `None` if the line is too long to be shown.
+    span: Option<Range<usize>>,
 }
 
 /// Parses and validates the federation in a YAML or JSON file. `file` is the name to use in errors.
@@ -125,12 +131,26 @@ impl Text {
     }
 
     fn reject_at(&self, faults: Vec<Mistake>) -> Box<Rejected> {
-        let error = |(message, help, span)| FileError::new(&self.text, message, help, span);
+        let is_shown = faults.iter().all(|(.., span)| !self.is_long_at(span.start));
+        let error = |(message, help, span)| {
+            let error = FileError::new(&self.text, shortened(message), help, span);
+            match is_shown {
+                true => error,
+                false => error.without_line(&self.file),
+            }
+        };
+        let source = || NamedSource::new(&self.file, self.text.clone()).with_language("yaml");
         Box::new(Rejected {
             file: self.file.clone(),
-            source: NamedSource::new(&self.file, self.text.clone()).with_language("yaml"),
+            source: is_shown.then(source),
             errors: faults.into_iter().map(error).collect(),
         })
+    }
+
+    /// Returns whether the line at this byte, or one next to it, is too long to be shown.
+    fn is_long_at(&self, at: usize) -> bool {
+        let before = self.text[..at].rmatch_indices('\n').nth(1).map_or(0, |(newline, _)| newline + 1);
+        self.text[before..].split('\n').take(3).any(|line| line.len() > LONG_LINE)
     }
 }
 
@@ -162,7 +182,7 @@ impl std::error::Error for Rejected {}
 
 impl Diagnostic for Rejected {
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        Some(&self.source)
+        self.source.as_ref().map(|it| it as &dyn SourceCode)
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
@@ -196,8 +216,14 @@ impl FileError {
             help,
             line: before.matches('\n').count() + 1,
             column: before[line_start..].chars().count() + 1,
-            span,
+            span: Some(span),
         }
+    }
+
+    /// States the place of the error in its message instead of showing the line.
+    fn without_line(self, file: &str) -> FileError {
+        let FileError { line, column, .. } = self;
+        FileError { message: format!("{file}:{line}:{column}: {}", self.message), span: None, ..self }
     }
 }
 
@@ -211,11 +237,19 @@ impl std::error::Error for FileError {}
 
 impl Diagnostic for FileError {
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        Some(Box::new(std::iter::once(LabeledSpan::underline(self.span.clone()))))
+        Some(Box::new(self.span.clone().into_iter().map(LabeledSpan::underline)))
     }
 
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
         Some(Box::new(&self.help))
+    }
+}
+
+/// Returns the beginning of a message that may contain a value of any length.
+fn shortened(message: String) -> String {
+    match message.char_indices().nth(LONGEST_MESSAGE) {
+        Some((at, _)) => format!("{}…", &message[..at]),
+        None => message,
     }
 }
 

@@ -44,6 +44,11 @@ pub fn draft<N: Hosted>(
             .iter()
             .map(|it| ClusterEntry { name: it.name.clone(), nodes: it.nodes })
             .collect(),
+        leaving: (0..)
+            .map(ClusterId)
+            .zip(&spec.clusters)
+            .filter_map(|(id, cluster)| cluster.leaves_after.map(|_| id))
+            .collect(),
         processes: processes
             .map(|(name, member)| ProcessEntry { name, role: member.role, cluster: member.cluster })
             .collect(),

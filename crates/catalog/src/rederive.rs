@@ -135,6 +135,8 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, spec: &Federatio
     differ("protocol", recorded.protocol == derived.protocol);
     differ("promises", recorded.promises == derived.promises);
     differ("clusters", recorded.clusters == derived.clusters);
+    // Records of earlier versions lack this field.
+    differ("leaving", recorded.leaving.is_empty() || recorded.leaving == derived.leaving);
     differ("processes", recorded.processes == derived.processes);
     differ("bounds", recorded.bounds == derived.bounds);
     differ("copies", recorded.copies == derived.copies);
@@ -171,6 +173,7 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, spec: &Federatio
         protocol: derived.protocol,
         promises: derived.promises,
         clusters: derived.clusters,
+        leaving: derived.leaving,
         processes: derived.processes,
         bounds: derived.bounds,
         copies: derived.copies,

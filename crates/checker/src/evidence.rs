@@ -2,7 +2,7 @@
 //!
 //! Seals reveal changes made after a run. These rules also reveal missing facts in a record that was sealed again:
 //! every started life has a stream, every failure is detected, and no process acts before the application begins. They
-//! apply to the record of a whole run, not to facts assembled by a test.
+//! apply to every whole run, whether or not its facts are still in memory, but not to facts assembled by a test.
 
 mod injections;
 mod preceding;
@@ -10,15 +10,14 @@ mod preceding;
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::{Change, FaultState, Outcome};
-use faultline_core::{Boot, Fact, Fault, FaultNo, Life, ProcessId, Span, StorageFate, Time, Trigger};
+use faultline_core::{Boot, EndedBy, Fact, Fault, FaultNo, Life, ProcessId, Span, StorageFate, Time, Trigger};
 
 use faultline_history::{Context, Contradiction, History};
 
 /// How late the supervisor may act: first in virtual time, then with real processes, whose machine may be busy.
 const LATE: (Span, Span) = (Span::from_secs(1), Span::from_secs(30));
 
-/// Adds the contradictions between the facts to a history. Only a record that was read from disk needs this; a record
-/// in memory is complete by construction.
+/// Adds the contradictions between the facts to the history of a whole run.
 #[must_use]
 pub fn examined(mut history: History<'_>) -> History<'_> {
     history.contradictions = contradictions(&history);
@@ -28,29 +27,38 @@ pub fn examined(mut history: History<'_>) -> History<'_> {
 /// Returns the violated rules. A violation is never the fault of a protocol: it shows that facts are missing or were
 /// changed.
 fn contradictions(history: &History<'_>) -> Vec<Contradiction> {
-    if history.trace.supervisor().is_empty() {
-        return vec![Contradiction::NoSupervisor];
-    }
     let mut found = Vec::new();
-    let demands = Demands::new(history);
-    demands.lives(&mut found);
-    demands.ends(&mut found);
-    demands.boots(&mut found);
-    demands.beginning(&mut found);
-    demands.completion(&mut found);
-    demands.faults(&mut found);
-    demands.links(&mut found);
-    demands.results(&mut found);
-    injections::are_due(history, demands.late, &mut found);
-    injections::fates(history, &mut found);
-    injections::changes(history, &mut found);
-    injections::losses(history, &mut found);
-    injections::effects(history, &mut found);
+    // If facts of the supervisor are missing, nothing follows from their absence.
+    if !history.trace.has_gap(ProcessId::SUPERVISOR, Life(0)) {
+        if history.trace.supervisor().is_empty() {
+            return vec![Contradiction::NoSupervisor];
+        }
+        supervised(history, &mut found);
+    }
     preceding::writes(history, &mut found);
     preceding::transmissions(history, &mut found);
     preceding::thefts(history, &mut found);
     preceding::executions(history, &mut found);
     found
+}
+
+/// Checks the rules that relate the supervisor's facts to everything else.
+fn supervised(history: &History<'_>, found: &mut Vec<Contradiction>) {
+    let demands = Demands::new(history);
+    demands.lives(found);
+    demands.ends(found);
+    demands.boots(found);
+    demands.beginning(found);
+    demands.completion(found);
+    demands.faults(found);
+    demands.links(found);
+    demands.results(found);
+    injections::are_due(history, demands.late, found);
+    injections::fates(history, found);
+    injections::changes(history, found);
+    injections::losses(history, found);
+    injections::effects(history, found);
+    injections::pauses(history, demands.late, found);
 }
 
 /// When a process lost its storage.
@@ -111,6 +119,10 @@ impl<'a> Demands<'a> {
                 found.push(Contradiction::NoFacts(process, life));
             }
         }
+        let known = |process: &ProcessId, life: &Life| lives.get(process).is_some_and(|it| it.contains(life));
+        let streams = self.history.trace.streams.keys();
+        let unknown = streams.filter(|(of, life)| *of != ProcessId::SUPERVISOR && !known(of, life));
+        found.extend(unknown.map(|&(process, life)| Contradiction::StartMissing(process, life)));
         for (process, lives) in lives {
             let expected = (1..).map(Life).take(lives.len().max(1));
             let missing = expected.zip(lives.iter().copied().map(Some).chain([None]));
@@ -120,8 +132,8 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Checks that only the newest life of a process ends, and that the end of a life is detected at most once, and
-    /// before the next life starts. A failure may remain undetected only if the run ended soon after it. If the run
+    /// Checks that only the newest life of a process ends, that only a fault that destroys its storage fails it again
+    /// once it has ended, and that the end of a life is detected at most once, and before the next life starts. A failure may remain undetected only if the run ended soon after it. If the run
     /// completed, the failure of every rank that may return must have been detected.
     fn ends(&self, found: &mut Vec<Contradiction>) {
         let mut detected = BTreeSet::new();
@@ -142,8 +154,13 @@ impl<'a> Demands<'a> {
                 {
                     found.push(Contradiction::NotNewest(*process, *life));
                 }
-                Fact::Failed { process, life, .. } => {
-                    failed.entry((*process, *life)).or_insert(*at);
+                Fact::Failed { process, life, by, .. } => {
+                    let of = (*process, *life);
+                    let has_ended = failed.contains_key(&of) || detected.contains(&of);
+                    failed.entry(of).or_insert(*at);
+                    if has_ended && !self.destroys_storage(*by) {
+                        found.push(Contradiction::FailedAgain(*process, *life));
+                    }
                 }
                 Fact::Detected { process, life } => {
                     let is_first = detected.insert((*process, *life));
@@ -336,6 +353,17 @@ impl<'a> Demands<'a> {
         }
     }
 
+    /// Returns whether a life ended because of an injected fault that destroys storage. Such a fault also fails a process
+    /// that is already down.
+    fn destroys_storage(&self, by: EndedBy) -> bool {
+        let lost = |fault: &Fault| match fault {
+            Fault::Crash { storage, .. } | Fault::LoseCluster { storage, .. } => *storage == StorageFate::Lost,
+            _ => false,
+        };
+        let mut injected = self.history.supervision.injected.iter();
+        injected.any(|&(no, fault, ..)| by.fault() == Some(no) && lost(fault))
+    }
+
     /// Returns whether an injected fault can end a life of a process. Returns `true` if the fault was not
     /// injected, because that is reported as a separate contradiction.
     fn is_target(&self, no: FaultNo, process: ProcessId) -> bool {
@@ -431,7 +459,7 @@ mod tests {
     use super::*;
     use crate::testing::{Run, p};
     use faultline_core::fault::LinkProperties;
-    use faultline_core::{ClusterId, Digest, EndedBy, PlannedFault};
+    use faultline_core::{ClusterId, Digest, PlannedFault};
     use faultline_trace::manifest::{Bounds, LinkEntry};
 
     const CRASH: Fault = Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept, returns: true };
@@ -448,7 +476,9 @@ mod tests {
         let by = EndedBy::Fault(FaultNo(0));
         run.state(0, Fact::Begun);
         run.supervisor(Fact::Failed { process: p(0), life, storage: StorageFate::Kept, by });
-        run.kill(0, false);
+        run.supervisor(Fact::Detected { process: p(0), life });
+        run.supervisor(Fact::LifeStarted { process: p(0), life: life.next(), boot: Boot::Restarted });
+        run.next_life(0);
         (0..2).for_each(|rank| run.finish(rank, Digest([0; 16])));
         run.trace.streams.insert((p(2), life), Vec::new());
         run.supervisor(Fact::Completed);
@@ -533,7 +563,8 @@ mod tests {
         let found = again(|fact| matches!(fact, Fact::Injecting { .. }));
         assert_eq!(found, [Contradiction::InjectedAgain(fault)]);
         let found = again(|fact| matches!(fact, Fact::Failed { by: EndedBy::Fault(_), .. }));
-        assert_eq!(found, [Contradiction::EndedAgain { fault, process, life }]);
+        let twice = [Contradiction::FailedAgain(process, life), Contradiction::EndedAgain { fault, process, life }];
+        assert_eq!(found, twice);
         let found = again(|fact| matches!(fact, Fact::Detected { .. }));
         assert_eq!(found, [Contradiction::DetectedAgain(process, life)]);
     }
@@ -547,6 +578,38 @@ mod tests {
                 assert!(found.contains(&Contradiction::NotNewest(process, life)), "{life}: {found:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_second_failure_of_a_life_that_has_ended_is_found() {
+        let (process, life) = (p(2), Life(1));
+        let fails = |by: EndedBy, storage| {
+            contradictions_after(|run| {
+                let by_silence = EndedBy::Silence;
+                let kept = StorageFate::Kept;
+                insert_before_end(run, Fact::Failed { process, life, storage: kept, by: by_silence });
+                insert_before_end(run, Fact::Detected { process, life });
+                insert_before_end(run, Fact::Failed { process, life, storage, by });
+            })
+        };
+        for (by, storage) in
+            [(EndedBy::Silence, StorageFate::Kept), (EndedBy::StorageLost, StorageFate::Lost)]
+        {
+            assert_eq!(fails(by, storage), [Contradiction::FailedAgain(process, life)], "{by:?}");
+        }
+        let again = Contradiction::FailedAgain(process, life);
+        let storage = StorageFate::Lost;
+        let found = contradictions_after(|run| {
+            let (no, by) = (FaultNo(1), EndedBy::Fault(FaultNo(1)));
+            let fault = Fault::Crash { process, storage, returns: false };
+            insert_before_end(
+                run,
+                Fact::Failed { process, life, storage: StorageFate::Kept, by: EndedBy::Silence },
+            );
+            insert_before_end(run, Fact::Injecting { no, fault: Box::new(fault) });
+            insert_before_end(run, Fact::Failed { process, life, storage, by });
+        });
+        assert!(!found.contains(&again), "{found:?}");
     }
 
     #[test]

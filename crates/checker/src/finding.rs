@@ -214,6 +214,15 @@ pub enum Breach {
         times: usize,
         bound: Span,
     },
+    OtherPosition {
+        message: MessageId,
+        carried: Position,
+        expected: Position,
+    },
+    NeverLeft {
+        cluster: ClusterId,
+        still: Span,
+    },
     RoundNotEnded {
         process: ProcessId,
         round: Round,
@@ -476,6 +485,7 @@ pub enum Gap {
     FactsOfCopiesMissing,
     // Faults and links.
     NoFaultTookEffect { planned: u64 },
+    FaultsNotShown { planned: u64 },
     TimesNotRecorded { cluster: ClusterId, fault: FaultNo },
     EndNotSeen { process: ProcessId, fault: FaultNo },
     EndedApart { cluster: ClusterId, processes: usize, fault: FaultNo, skew: Span, within: Span },
@@ -492,6 +502,44 @@ pub enum Gap {
     NoMessage,
     NoCheckpoint,
     NoResultOfTasks,
+}
+
+impl Gap {
+    /// Returns whether missing facts suffice to explain the gap. The reason for the verdict on an incomplete record is
+    /// then that facts are missing.
+    pub(crate) fn follows_from_missing_facts(&self) -> bool {
+        match self {
+            Gap::SupervisorMissing
+            | Gap::FactsMissing { .. }
+            | Gap::FactsMissingBefore { .. }
+            | Gap::FactsOfCopiesMissing
+            | Gap::FaultsNotShown { .. }
+            | Gap::TimesNotRecorded { .. }
+            | Gap::PartUnknown { .. }
+            | Gap::CheckpointUnknown { .. }
+            | Gap::ForcedUnknown { .. }
+            | Gap::StateUnknown { .. }
+            | Gap::ReceiversUnknown { .. }
+            | Gap::SendersUnknown { .. }
+            | Gap::NoMessage
+            | Gap::NoCheckpoint
+            | Gap::NoResultOfTasks => true,
+            Gap::DeadlineExceeded { .. }
+            | Gap::Interrupted
+            | Gap::CutShort
+            | Gap::Unrecoverable { .. }
+            | Gap::NotDeterministic { .. }
+            | Gap::OutOfMemory(_)
+            | Gap::EndedUnexpectedly { .. }
+            | Gap::Flawed { .. }
+            | Gap::NoFaultTookEffect { .. }
+            | Gap::EndNotSeen { .. }
+            | Gap::EndedApart { .. }
+            | Gap::LinkLatency { .. }
+            | Gap::LinkDelay(_)
+            | Gap::LinkNotMeasured { .. } => false,
+        }
+    }
 }
 
 /// An unavailable part of a checkpoint or of a log.
@@ -534,6 +582,15 @@ pub enum Remark {
     },
     NotDue {
         never: u64,
+        planned: u64,
+    },
+    /// The run completed before a cluster that was to leave had left.
+    NotLeft {
+        cluster: ClusterId,
+    },
+    /// The record ends before it shows what became of these faults.
+    NotShown {
+        open: u64,
         planned: u64,
     },
     LinkDelay(LinkDelay),
@@ -632,6 +689,7 @@ impl Findings {
             instances: self.instances,
             violations: self.violations.into_iter().map(violation).collect(),
             more_violations: self.more_violations,
+            is_doubtful: false,
             unknown: self.open.map(|it| it.sentence(names)),
             remarks: self.remarks.iter().map(|it| it.sentence(names)).collect(),
         }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use faultline_history::{Context, History, Source};
 use faultline_trace::Flaw;
 
-use crate::finding::Breach;
+use crate::finding::{Breach, Findings, Gap};
 
 /// The properties by which a run is judged, declared in the order in which reports show them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -290,6 +290,9 @@ pub struct Finding {
     pub violations: Vec<Violation>,
     /// The number of further violations.
     pub more_violations: u64,
+    /// Whether missing facts or a change to the record could explain the violations. They are then no evidence.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_doubtful: bool,
     /// The reason why the property, or a part of it, could not be judged although it should have been.
     pub unknown: Option<String>,
     /// Information for the reader that does not affect the verdict.
@@ -300,6 +303,15 @@ impl Finding {
     /// Returns the number of violations.
     pub fn violation_count(&self) -> u64 {
         self.violations.len() as u64 + self.more_violations
+    }
+
+    /// Returns the first violation, with the number of the others.
+    fn first_violation(&self) -> Option<String> {
+        let first = &self.violations.first()?.text;
+        Some(match self.violation_count() - 1 {
+            0 => first.clone(),
+            others => format!("{first} (and {others} more of this kind)"),
+        })
     }
 }
 
@@ -328,32 +340,43 @@ pub struct Judgement {
 
 impl Judgement {
     /// Derives the verdict. If facts are missing, a run fails only because of violations that no missing fact can
-    /// explain. If the record was changed, the run does not fail at all.
-    pub(crate) fn new(findings: Vec<Finding>, evidence: Evidence) -> Judgement {
-        let (mut wrong, mut doubtful) = (Vec::new(), Vec::new());
-        for finding in findings.iter().filter(|finding| finding.violation_count() > 0) {
-            let first = &finding.violations[0].text;
-            let text = match finding.violation_count() - 1 {
-                0 => first.clone(),
-                others => format!("{first} (and {others} more of this kind)"),
-            };
-            match evidence {
-                Evidence::Changed => {
-                    doubtful.push(format!("doubtful, because the record was changed: {text}"));
-                }
-                Evidence::Incomplete if !finding.property.needs_no_other_fact() => {
-                    doubtful.push(format!("doubtful, because facts may be missing: {text}"));
-                }
-                Evidence::Incomplete | Evidence::Whole => wrong.push(text),
+    /// explain. If the record was changed, the run does not fail at all. In both cases, the gap or the change is the
+    /// reason for the verdict. Whatever follows from it is stated only with the property that could not be judged.
+    pub(crate) fn new(
+        findings: Vec<Findings>,
+        evidence: Evidence,
+        names: &Context,
+    ) -> Judgement {
+        let (mut wrong, mut open, mut judged) = (Vec::new(), Vec::new(), Vec::new());
+        for findings in findings {
+            let is_consequence = evidence != Evidence::Whole
+                && findings.open.as_ref().is_some_and(Gap::follows_from_missing_facts);
+            let mut finding = findings.into_finding(names);
+            open.extend(finding.unknown.clone().filter(|_| !is_consequence));
+            let text = finding.first_violation();
+            finding.is_doubtful = text.is_some()
+                && match evidence {
+                    Evidence::Whole => false,
+                    Evidence::Incomplete => !finding.property.needs_no_other_fact(),
+                    Evidence::Changed => true,
+                };
+            if !finding.is_doubtful {
+                wrong.extend(text);
+            } else if finding.unknown.is_none() {
+                let why = match evidence {
+                    Evidence::Changed => "the record was changed",
+                    Evidence::Incomplete | Evidence::Whole => "facts may be missing",
+                };
+                finding.unknown = text.map(|it| format!("doubtful, because {why}: {it}"));
             }
+            judged.push(finding);
         }
-        let open: Vec<String> = findings.iter().filter_map(|finding| finding.unknown.clone()).collect();
-        let verdict = match (wrong.is_empty(), open.is_empty() && doubtful.is_empty()) {
+        let verdict = match (wrong.is_empty(), open.is_empty()) {
             (true, true) => Verdict::Pass,
             (true, false) => Verdict::Unknown,
             (false, _) => Verdict::Fail,
         };
-        Judgement { verdict, reasons: wrong.into_iter().chain(open).chain(doubtful).collect(), findings }
+        Judgement { verdict, reasons: wrong.into_iter().chain(open).collect(), findings: judged }
     }
 
     /// Returns the finding for `property`.
@@ -365,7 +388,7 @@ impl Judgement {
         self.findings.iter().find(|finding| finding.property == property).expect("every property is judged")
     }
 
-    /// Returns the properties with violations.
+    /// Returns the properties with violations, including doubtful ones.
     pub fn violated(&self) -> impl Iterator<Item = Property> + Clone + '_ {
         self.findings.iter().filter(|it| it.violation_count() > 0).map(|it| it.property)
     }

@@ -24,7 +24,6 @@ pub use wording::{contradiction, count, how_often};
 
 use faultline_trace::Trace;
 
-use finding::Findings;
 use judgement::Evidence;
 
 /// Judges a run. Waste is only reported as a remark.
@@ -34,11 +33,8 @@ pub fn judge(trace: &Trace, context: &Context) -> Judgement {
 
 /// Judges a run from its history.
 pub fn judge_history(history: &History<'_>, strictness: Strictness) -> Judgement {
-    let finding = |check: &fn(&History<'_>) -> Findings| {
-        check(history).judged(strictness).into_finding(history.context)
-    };
-    let findings = properties::ALL.iter().map(finding).collect();
-    Judgement::new(findings, Evidence::of(history))
+    let findings = properties::ALL.iter().map(|check| check(history).judged(strictness)).collect();
+    Judgement::new(findings, Evidence::of(history), history.context)
 }
 
 #[cfg(test)]
@@ -113,6 +109,11 @@ mod tests {
                 let judgement = judge(&trace, &run.context);
                 let reasons = &judgement.reasons;
                 assert_eq!(judgement.verdict, Verdict::Unknown, "{process} {life}: {reasons:?}");
+                let [reason] = &reasons[..] else { panic!("{process} {life}: {reasons:?}") };
+                assert!(reason.contains("have a gap"), "{process} {life}: {reason}");
+                let is_fact = |it: &&Finding| it.violation_count() > 0 && !it.is_doubtful;
+                let stated: Vec<_> = judgement.findings.iter().filter(is_fact).collect();
+                assert!(stated.is_empty(), "{process} {life}: {stated:?}");
             }
         }
     }
@@ -152,8 +153,11 @@ mod tests {
         run.context.outcome = None;
         let judgement = judge(&run.trace, &run.context);
         assert_eq!(judgement.verdict, Verdict::Unknown);
-        let doubtful = judgement.reasons.iter().filter(|it| it.starts_with("doubtful, because facts may be"));
-        assert_eq!(doubtful.count(), 1, "{:?}", judgement.reasons);
+        assert_eq!(judgement.reasons, ["the run was cut short"]);
+        let doubtful: Vec<_> = judgement.findings.iter().filter(|it| it.is_doubtful).collect();
+        let [finding] = doubtful[..] else { panic!("{doubtful:?}") };
+        let unknown = finding.unknown.as_deref().unwrap_or_default();
+        assert!(unknown.starts_with("doubtful, because facts may be missing: "), "{unknown}");
     }
 
     #[test]

@@ -30,6 +30,18 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
         Contradiction::DetectedAgain(process, life) => {
             format!("the failure of {} was detected more than once", life_of(process, life))
         }
+        Contradiction::FailedAgain(process, life) => {
+            format!("{} failed again after it had ended, but no fault destroyed its storage", life_of(process, life))
+        }
+        Contradiction::ResumedAtOtherTime(process, life) => {
+            format!("{} resumed at another time than its pauses ended", life_of(process, life))
+        }
+        Contradiction::NeverResumed(process, life) => {
+            format!("the supervisor's facts do not state that {} resumed after its pause", life_of(process, life))
+        }
+        Contradiction::ActedWhilePaused(process, life) => {
+            format!("{} reported facts while it was paused", life_of(process, life))
+        }
         Contradiction::NeverBegun => {
             "the supervisor's facts do not state that the application started".to_owned()
         }
@@ -440,6 +452,14 @@ impl Breach {
                 let times = how_often(times as u64);
                 format!("more than {bound} after the last fault, {} still rolled back {times}", group(by))
             }
+            Breach::OtherPosition { message: id, carried, expected } => format!(
+                "{} carried position {carried}, although its sender was at {expected}",
+                names.message(id)
+            ),
+            Breach::NeverLeft { cluster, still } => format!(
+                "{} was to leave and had finished, but did not leave in the last {still} of the run",
+                names.cluster(cluster)
+            ),
             Breach::RoundNotEnded { process: by, round, bound } => {
                 let round = match round {
                     Round::Recovery => "recovery",
@@ -832,6 +852,10 @@ impl Gap {
                 1 => "the only planned fault did not take effect".into(),
                 _ => format!("none of the {planned} planned faults took effect"),
             },
+            Gap::FaultsNotShown { planned } => match planned {
+                1 => "the record does not show whether the only planned fault took effect".into(),
+                _ => format!("the record does not show whether any of the {planned} planned faults took effect"),
+            },
             Gap::TimesNotRecorded { cluster, fault } => format!(
                 "the times at which {fault} ended the processes of {} were not recorded",
                 names.cluster(*cluster)
@@ -1007,6 +1031,12 @@ impl Remark {
             Remark::NotDue { never, planned } => {
                 format!("{never} of {planned} faults did not become due before the end of the run")
             }
+            Remark::NotLeft { cluster } => {
+                format!("{} had not left when the run completed", names.cluster(*cluster))
+            }
+            Remark::NotShown { open, planned } => {
+                format!("the record does not show what became of {open} of {planned} faults")
+            }
             Remark::LinkDelay(delay) => link_delay(delay, names),
             Remark::ReplicasLost { group, position, target } => format!(
                 "{} lost every copy of a part of checkpoint {position}, and rolled back to {target}",
@@ -1072,6 +1102,22 @@ mod tests {
             (
                 Contradiction::DetectedAgain(process, life),
                 "the failure of life 1 of paris-0 was detected more than once",
+            ),
+            (
+                Contradiction::ResumedAtOtherTime(process, life),
+                "life 1 of paris-0 resumed at another time than its pauses ended",
+            ),
+            (
+                Contradiction::NeverResumed(process, life),
+                "the supervisor's facts do not state that life 1 of paris-0 resumed after its pause",
+            ),
+            (
+                Contradiction::ActedWhilePaused(process, life),
+                "life 1 of paris-0 reported facts while it was paused",
+            ),
+            (
+                Contradiction::FailedAgain(process, life),
+                "life 1 of paris-0 failed again after it had ended, but no fault destroyed its storage",
             ),
             (
                 Contradiction::NotNewest(process, life),

@@ -292,11 +292,7 @@ impl Finding {
         let history = Timeline::new(&found.trace, &found.manifest);
         let transcript = text(&transcript(&found.trace, &history, &names));
         let dir = place(arguments, &found.manifest.name);
-        let run = UnjudgedRecording {
-            manifest: found.manifest.clone(),
-            trace: found.trace.clone(),
-            is_read: false,
-        };
+        let run = UnjudgedRecording { manifest: found.manifest.clone(), trace: found.trace.clone() };
         write_record(&dir, &run)?;
         output::write(&dir, "transcript.txt", &transcript)?;
         let steps: String =

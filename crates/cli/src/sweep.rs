@@ -156,7 +156,7 @@ impl Records<'_> {
         manifest.federation = faultline_api::to_yaml(&setting.federation);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         manifest.started_unix_ms = now.as_millis() as u64;
-        let unjudged = UnjudgedRecording { manifest, trace, is_read: false };
+        let unjudged = UnjudgedRecording { manifest, trace };
         let bundle = create_record(ACTION, &dir)?;
         unjudged.write(&bundle).map_err(|error| CommandError::path(ACTION, &dir, error, HELP))?;
         let UnjudgedRecording { manifest, trace, .. } = &unjudged;

@@ -242,6 +242,13 @@ pub enum Fact {
     Left(ClusterId),
     /// The process told its storage to remove an image. The image may belong to another process, and need not exist.
     Removed(ImageName),
+    /// The last of the faults that paused a process ends. The supervisor reports this before it resumes the process.
+    Resumed {
+        /// The process that resumes.
+        process: ProcessId,
+        /// The life that was paused.
+        life: Life,
+    },
 }
 
 /// Declares [`FactKind`] and [`FactKind::OF_PROCESSES`], so that each kind is listed once.
@@ -327,7 +334,8 @@ kinds! {
         Changed
         Joined
         Leaving
-        Left;
+        Left
+        Resumed;
 }
 
 impl Fact {
@@ -369,6 +377,7 @@ impl Fact {
             Fact::Joined(_) => FactKind::Joined,
             Fact::Leaving(_) => FactKind::Leaving,
             Fact::Left(_) => FactKind::Left,
+            Fact::Resumed { .. } => FactKind::Resumed,
             Fact::Completed => FactKind::Completed,
             Fact::Changed(_) => FactKind::Changed,
         }
@@ -403,5 +412,5 @@ impl FromIterator<FactKind> for FactKinds {
     }
 }
 
-const _: () = assert!((FactKind::Left as u32) < u64::BITS, "a set of kinds has 64 bits");
+const _: () = assert!((FactKind::Resumed as u32) < u64::BITS, "a set of kinds has 64 bits");
 const _: () = assert!(size_of::<Fact>() <= 32, "runs keep millions of facts");

@@ -56,6 +56,8 @@ crate::defects! {
     DeliveryUnwitnessed,
     /// After a restore, the result is not reported again until the state changes.
     ResultNotRepeated,
+    /// After a restore, the protocol is not told again that the application has left.
+    DepartureNotRepeated,
 }
 
 /// One process: a protocol around an application.
@@ -452,7 +454,7 @@ impl<P: Protocol, A: Application> Host<P> for NodeHost<'_, P, A> {
         let keeps_incarnation = state.repeats || defects.has(Defect::IncarnationIgnored);
         state.incarnation = if keeps_incarnation { Incarnation(0) } else { incarnation };
         state.changed = !defects.has(Defect::ResultNotRepeated);
-        state.left = false;
+        state.left &= defects.has(Defect::DepartureNotRepeated);
         let snapshot = from.map(|image| &image.snapshot);
         let application = state.application.as_mut().expect("only ranks are restored");
         let restored = snapshot.filter(|_| !defects.has(Defect::ImageIgnored));

@@ -50,11 +50,11 @@ impl Counterexample {
     }
 
     fn run(&self) -> Run {
+        // No fact of an exploration can be missing, so a violation holds even if the facts contradict each other.
         match self.judgement.verdict {
-            Verdict::Fail => Run::Violating,
-            _ if self.must_end && !self.has_ended => Run::Violating,
+            _ if !self.violated().is_empty() => Run::Violating,
             Verdict::Pass => Run::Sound,
-            Verdict::Unknown => Run::Unknown,
+            Verdict::Unknown | Verdict::Fail => Run::Unknown,
         }
     }
 }

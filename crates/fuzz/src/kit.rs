@@ -87,7 +87,7 @@ impl SeedResult {
         let scenario = Scenario { seed: self.seed, federation: self.federation.clone(), defect: None };
         let federation = scenario.to_yaml();
         let manifest = Manifest { federation, ..self.manifest.clone() };
-        UnjudgedRecording { manifest, trace: self.trace.clone(), is_read: false }.write(&bundle)?;
+        UnjudgedRecording { manifest, trace: self.trace.clone() }.write(&bundle)?;
         let names = DisplayNames::new(&self.manifest);
         let history = Timeline::new(&self.trace, &self.manifest);
         let diagram = Diagram::new(&history, &names, Limits::default());

@@ -21,6 +21,8 @@ pub struct Context {
     pub promises: Promises,
     /// The ranks of each cluster, ascending.
     pub clusters: Vec<Vec<ProcessId>>,
+    /// The clusters that the federation lets leave before the end.
+    pub leaving: Vec<ClusterId>,
     /// The display names of processes, clusters and groups.
     pub names: RunNames,
     /// The number of planned faults.
@@ -81,6 +83,7 @@ impl Context {
         Context {
             promises: manifest.promises,
             clusters,
+            leaving: manifest.leaving.clone(),
             names: manifest.names(),
             planned_faults: manifest.plan.len(),
             plan: manifest.plan.clone(),

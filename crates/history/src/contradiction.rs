@@ -27,6 +27,8 @@ pub enum Contradiction {
     NeverDetected(ProcessId, Life),
     /// The end of a life was detected several times.
     DetectedAgain(ProcessId, Life),
+    /// A life failed although it had already ended.
+    FailedAgain(ProcessId, Life),
     /// A life ended that was not the newest one of its process.
     NotNewest(ProcessId, Life),
     /// The application acted, but no fact states that it began.
@@ -161,6 +163,12 @@ pub enum Contradiction {
         /// The life that ended.
         life: Life,
     },
+    /// A process that a fault had paused resumed at a time other than the end of its last pause, or was not paused.
+    ResumedAtOtherTime(ProcessId, Life),
+    /// A process never resumed although its pause had ended.
+    NeverResumed(ProcessId, Life),
+    /// A life reported facts while it was paused.
+    ActedWhilePaused(ProcessId, Life),
     /// A user changed a federation in virtual time.
     ChangedInVirtualTime,
     /// The effects of faults were measured in virtual time.

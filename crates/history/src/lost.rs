@@ -39,9 +39,10 @@ pub struct Return {
     pub incarnation: Incarnation,
     /// The restored state, as a position in the process's facts.
     cut: FactPosition,
-    /// The time at which the process was last in the restored state.
-    pub to: Time,
-    /// The undone stretches, in the order of the process's history.
+    /// The time at which the process was last in the restored state; `None` if the facts of that state are missing.
+    pub to: Option<Time>,
+    /// The undone stretches, in the order of the process's history. A stretch whose first fact is missing has no
+    /// duration.
     pub undone: Vec<Undone>,
 }
 
@@ -190,7 +191,8 @@ impl<'h, 'a> Returns<'h, 'a> {
                 image: restored.part,
                 incarnation,
                 cut,
-                to: instant(history.trace, process, cut).max(self.begun),
+                to: has_facts(history.trace, process, cut)
+                    .then(|| instant(history.trace, process, cut).max(self.begun)),
                 undone: undone.into_iter().map(|it| self.undone(process, cut, it)).collect(),
             });
         }
@@ -329,7 +331,7 @@ impl<'h, 'a> Returns<'h, 'a> {
             if is_initial { self.begun } else { instant(history.trace, process, from).max(self.begun) };
         let undone = Undone { from, upto, began, ended: began, stood: Span::ZERO };
         // A later life has no state before its first restore.
-        if from.1 == 0 && !is_first {
+        if from.1 == 0 && !is_first || !has_facts(history.trace, process, from) {
             return undone;
         }
         let failed_at = (upto.1 == END).then(|| history.supervision.end_of(process, life)).flatten();
@@ -371,6 +373,11 @@ pub fn ran<'a>(facts: impl Iterator<Item = &'a Fact>) -> (u64, Span) {
 pub fn instant(trace: &Trace, process: ProcessId, place: FactPosition) -> Time {
     let stream = stream(trace, process, place.0);
     stream.get(place.1).or(stream.last()).map_or(Time::ZERO, |(at, _)| *at)
+}
+
+/// Returns whether the facts of a process reach this position.
+fn has_facts(trace: &Trace, process: ProcessId, place: FactPosition) -> bool {
+    place.1 <= stream(trace, process, place.0).len()
 }
 
 fn stream(trace: &Trace, process: ProcessId, life: Life) -> &[(Time, Fact)] {
@@ -502,7 +509,23 @@ mod tests {
         run.claim(0, Claim::RecoveryStarted { lives: 1, round: 1 });
         run.restore(0, 1, None);
         assert_eq!(lost(&run), [6]);
-        assert_eq!(Returns::new(&run.history()).of(p(0))[0].to, Time(40));
+        assert_eq!(Returns::new(&run.history()).of(p(0))[0].to, Some(Time(40)));
+    }
+
+    #[test]
+    fn work_after_a_state_whose_facts_are_missing_is_unknown() {
+        let mut run = Run::new(&[&[0]]);
+        run.wait(Span(50));
+        run.commit_all(0, &[0]);
+        run.wait(Span(4));
+        run.send(0, 0);
+        run.kill(0, false);
+        run.restore(0, 1, Some((0, 1)));
+        assert_eq!(lost(&run), [4]);
+        run.trace.streams.remove(&(p(0), Life(1)));
+        let history = run.history();
+        let returns = Returns::new(&history).of(p(0));
+        assert_eq!(returns.iter().map(|it| (it.to, it.lost())).collect::<Vec<_>>(), [(None, Span::ZERO)]);
     }
 
     /// Returns a run in which a process saves a state, works for 10 ms, and never returns.

@@ -18,8 +18,6 @@ pub struct LifeEnd {
     pub fact: usize,
     /// Whether the supervisor ended the life, by an injected fault or to fence it.
     pub is_ordered: bool,
-    /// Whether the process lost its storage at the same time.
-    pub is_storage_lost: bool,
     /// The fate of the storage of the process's node, as the supervisor reported it.
     pub storage: StorageFate,
     /// The cause of the end; `None` if the supervisor only detected the end.
@@ -31,7 +29,7 @@ pub struct LifeEnd {
 }
 
 impl LifeEnd {
-    /// Creates an end that the supervisor neither ordered nor detected, without a loss of storage.
+    /// Creates an end that the supervisor neither ordered nor detected.
     fn new(process: ProcessId, life: Life, at: Time, fact: usize) -> LifeEnd {
         LifeEnd {
             process,
@@ -39,7 +37,6 @@ impl LifeEnd {
             at,
             fact,
             is_ordered: false,
-            is_storage_lost: false,
             storage: StorageFate::Kept,
             by: None,
             detected: None,
@@ -63,6 +60,8 @@ pub struct Supervision<'a> {
     pub injected: Vec<(FaultNo, &'a Fault, Time, usize)>,
     /// Every fault that had no effect, and the reason.
     pub ineffective: Vec<(FaultNo, &'a str)>,
+    /// Every life that resumed after its pauses, and when.
+    pub resumed: Vec<(Time, ProcessId, Life)>,
     /// Every cluster that joined, and when.
     pub joined: Vec<(Time, ClusterId)>,
     /// Every cluster whose departure was announced, and when.
@@ -82,6 +81,8 @@ pub struct Supervision<'a> {
     /// For each process, the supervisor's facts at which the process's storage lost or corrupted data,
     /// ascending. Each comes with the life that ended then, or whose storage corrupted data.
     losses: BTreeMap<ProcessId, Vec<(Life, usize)>>,
+    /// For each process, every loss of its storage: the newest life, the time, and the supervisor's fact.
+    storage_losses: BTreeMap<ProcessId, Vec<(Life, Time, usize)>>,
 }
 
 impl<'a> Supervision<'a> {
@@ -114,17 +115,21 @@ impl<'a> Supervision<'a> {
                     if let Some(no) = by.fault() {
                         this.ended.entry(no).or_default().insert((*process, *life));
                     }
+                    if volatile_storage || *storage == StorageFate::Lost {
+                        this.lose_storage(*process, *life, *at, number);
+                    }
                     this.end(LifeEnd {
                         is_ordered: true,
-                        is_storage_lost: volatile_storage || *storage == StorageFate::Lost,
                         storage: *storage,
                         by: Some(*by),
                         ..LifeEnd::new(*process, *life, *at, number)
                     });
                 }
                 Fact::Detected { process, life } => {
+                    if volatile_storage {
+                        this.lose_storage(*process, *life, *at, number);
+                    }
                     this.end(LifeEnd {
-                        is_storage_lost: volatile_storage,
                         detected: Some(*at),
                         ..LifeEnd::new(*process, *life, *at, number)
                     });
@@ -139,6 +144,7 @@ impl<'a> Supervision<'a> {
                     }
                 }
                 Fact::Ineffective { no, reason } => this.ineffective.push((*no, reason)),
+                Fact::Resumed { process, life } => this.resumed.push((*at, *process, *life)),
                 Fact::Joined(cluster) => this.joined.push((*at, *cluster)),
                 Fact::Leaving(cluster) => this.leaving.push((*at, *cluster)),
                 Fact::Left(cluster) => this.left.push((*at, *cluster)),
@@ -150,10 +156,13 @@ impl<'a> Supervision<'a> {
         this
     }
 
+    /// Records that a process lost its storage, which may happen again after its life has ended.
+    fn lose_storage(&mut self, process: ProcessId, life: Life, at: Time, fact: usize) {
+        self.losses.entry(process).or_default().push((life, fact));
+        self.storage_losses.entry(process).or_default().push((life, at, fact));
+    }
+
     fn end(&mut self, end: LifeEnd) {
-        if end.is_storage_lost {
-            self.losses.entry(end.process).or_default().push((end.life, end.fact));
-        }
         let has_joined = self.joins.get(&end.process).is_none_or(|joined| *joined < end.fact);
         let ends = if has_joined { &mut self.ends } else { &mut self.ends_before_joining };
         let known = ends.iter_mut().rev().find(|it| (it.process, it.life) == (end.process, end.life));
@@ -216,6 +225,12 @@ impl<'a> Supervision<'a> {
     /// Everything that the life did happened before this fact.
     pub fn end_of_life(&self, process: ProcessId, life: Life) -> usize {
         self.end_of(process, life).map_or(usize::MAX, |end| end.fact)
+    }
+
+    /// Returns every loss of the storage of `process`, in the supervisor's order: the newest life, the time by the
+    /// supervisor's clock, and the number of the supervisor's fact. The life may have ended earlier.
+    pub fn storage_losses(&self, process: ProcessId) -> &[(Life, Time, usize)] {
+        self.storage_losses.get(&process).map_or(&[], Vec::as_slice)
     }
 
     /// Returns whether something that `process` had stored in `life` may have been lost or corrupted before the

@@ -103,12 +103,15 @@ pub fn explain(timeline: &Timeline, manifest: &Manifest, names: &DisplayNames) -
     told.extend(
         manifest.faults.iter().filter_map(|(no, state)| Some(silent(explainer.without_effect(*no, state)?))),
     );
-    told.extend(timeline.tasks.map(|it| silent(tasks(it, !timeline.incomplete.is_empty()))));
+    let lacks_facts = timeline.is_cut_short || !timeline.incomplete.is_empty();
+    told.extend(timeline.tasks.map(|it| silent(tasks(it, lacks_facts))));
     let early = ended_early(timeline, manifest, names);
     told.extend(early.clone().map(silent));
     told.extend(never_due(manifest).map(silent));
     if timeline.rollbacks.is_empty() {
         told.push(silent(match (timeline.failures.is_empty(), early.is_some()) {
+            (true, _) if lacks_facts => "The record shows no failures and no rollbacks.".to_owned(),
+            (false, _) if lacks_facts => "The record shows no rollbacks.".to_owned(),
             (true, false) => "There were no failures and no rollbacks.".to_owned(),
             (true, true) => "Until then, there were no failures and no rollbacks.".to_owned(),
             (false, _) => "No cluster rolled back.".to_owned(),
@@ -209,6 +212,9 @@ fn ended_early(timeline: &Timeline, manifest: &Manifest, names: &DisplayNames) -
     let end = manifest.outcome.as_ref().map_or(timeline.end, |_| Time::ZERO + manifest.duration);
     let end = instant(timeline.seconds(end));
     match manifest.outcome {
+        None if timeline.origin == Time::ZERO => {
+            Some("The run was cut short: the record ends before the application started.".to_owned())
+        }
         None => Some(format!("The run was cut short: the record ends at {end}.")),
         Some(Outcome::Interrupted) => Some(format!("The run was interrupted at {end}.")),
         Some(Outcome::Deadline) => Some(format!("The run exceeded its deadline at {end}.")),
@@ -226,22 +232,24 @@ fn ended_early(timeline: &Timeline, manifest: &Manifest, names: &DisplayNames) -
     }
 }
 
-/// Describes the faults that were not due before the run ended; `None` if there are none.
+/// Describes the faults that were not due before the run ended, or of which the record of a run that was cut short
+/// shows nothing; `None` if there are none.
 pub fn never_due(manifest: &Manifest) -> Option<String> {
     let pending = manifest.faults.iter().filter(|(_, state)| *state == FaultState::Pending);
     let numbers: Vec<_> = pending.map(|(no, _)| no.0.to_string()).collect();
-    match &numbers[..] {
-        [] => None,
-        [only] => Some(format!("The run ended before fault {only} was due.")),
-        many if many.len() <= MOST_NAMED => {
-            Some(format!("The run ended before faults {} were due.", enumerate(many)))
+    let faults = match &numbers[..] {
+        [] => return None,
+        [only] => format!("fault {only}"),
+        many if many.len() <= MOST_NAMED => format!("faults {}", enumerate(many)),
+        many => {
+            format!("faults {}, and {} more", many[..MOST_NAMED].join(", "), many.len() - MOST_NAMED)
         }
-        many => Some(format!(
-            "The run ended before faults {}, and {} more were due.",
-            many[..MOST_NAMED].join(", "),
-            many.len() - MOST_NAMED
-        )),
-    }
+    };
+    let were = if numbers.len() == 1 { "was" } else { "were" };
+    Some(match manifest.outcome {
+        None => format!("The record does not show what became of {faults}."),
+        Some(_) => format!("The run ended before {faults} {were} due."),
+    })
 }
 
 /// Returns the ends of lives that no planned fault caused, grouped if they happened at nearly the same time
@@ -320,10 +328,10 @@ impl Explainer<'_> {
                     Some(failure) => {
                         format!("; it was declared failed and killed at {}", self.time(failure.at))
                     }
-                    None if instant + span > self.timeline.end => {
-                        "; the record ends before it could resume".to_owned()
+                    None if self.timeline.resumed.iter().any(|it| it.1 == process && it.0 >= instant) => {
+                        " and then resumed: a delay, not a failure".to_owned()
                     }
-                    None => " and then resumed: a delay, not a failure".to_owned(),
+                    None => "; the record ends before it resumed".to_owned(),
                 };
                 format!(
                     "At {at}, {} was paused for {} ({name}, pause{late}){end}.",
@@ -370,8 +378,15 @@ impl Explainer<'_> {
 
     fn rollback(&self, place: usize, rollback: &TimelineRollback) -> String {
         let cluster = self.names.unit(rollback.unit);
+        // Without the supervisor's facts, nothing shows which failure began the recovery, or when.
+        let is_of_failure = !matches!(rollback.cause, Some(Cause::Alert { .. }));
+        let is_cause_unknown =
+            is_of_failure && rollback.failures.is_empty() && self.timeline.lacks_supervisor();
         let mut text = match rollback.cause {
             Some(Cause::Alert { from, .. }) => self.because_of_an_alert(rollback, from),
+            Some(Cause::Failure) | None if is_cause_unknown => {
+                format!("{cluster} rolled back to {}", target(rollback))
+            }
             Some(Cause::Failure) | None if rollback.failures.is_empty() => {
                 format!("{cluster} rolled back together with the others, to {}", target(rollback))
             }
@@ -384,24 +399,32 @@ impl Explainer<'_> {
         // failure.
         let moment = match rollback.cause {
             Some(Cause::Alert { .. }) => "the alert",
+            _ if is_cause_unknown => "the rollback",
             _ => "the failure",
         };
-        let saved = rollback.members.values().map(|it| it.saved).min().unwrap_or(rollback.began);
-        let age = match rollback.checkpoint {
-            Some(_) if rollback.was_discarded => {
+        let saved = rollback.members.values().filter_map(|it| it.saved).min();
+        let is_of_checkpoint = rollback.checkpoint.is_some();
+        let age = match saved.filter(|_| is_of_checkpoint).map(|it| lasted(rollback.began.since(it))) {
+            Some(age) if rollback.was_discarded => {
                 format!(
-                    "saved {} before {moment} and then discarded, although all its parts were durable; ",
-                    lasted(rollback.began.since(saved))
+                    "saved {age} before {moment} and then discarded, although all its parts were durable; "
                 )
             }
-            Some(_) => format!("saved {} before {moment}; ", lasted(rollback.began.since(saved))),
+            Some(age) => format!("saved {age} before {moment}; "),
             None => String::new(),
         };
-        text.push_str(&format!(
-            " ({age}{}). It resumed after {}.",
-            self.lost(rollback, moment),
-            lasted(self.timeline.lasted(rollback.began, rollback.ended)),
-        ));
+        let lacks_facts = self.lacks_facts_of(rollback.unit);
+        let resumed = match rollback.complete || !lacks_facts {
+            true if is_cause_unknown => String::new(),
+            true => {
+                format!(
+                    " It resumed after {}.",
+                    lasted(self.timeline.lasted(rollback.began, rollback.ended))
+                )
+            }
+            false => " The record does not show that all of its processes resumed.".to_owned(),
+        };
+        text.push_str(&format!(" ({age}{}).{resumed}", self.lost(rollback, moment)));
         let (tasks, cost) = rollback
             .members
             .values()
@@ -415,9 +438,10 @@ impl Explainer<'_> {
             ));
         }
         if rollback.resent > 0 {
-            text.push_str(&format!(" {} re-sent to it from logs.", was(rollback.resent, "message")));
+            let least = if self.lacks_any_facts() { "At least " } else { "" };
+            text.push_str(&format!(" {least}{} re-sent to it from logs.", was(rollback.resent, "message")));
         }
-        if !rollback.complete {
+        if !rollback.complete && !lacks_facts {
             text.push_str(" The recovery did not reach all of its processes.");
         }
         let spared: Vec<_> = self
@@ -425,7 +449,7 @@ impl Explainer<'_> {
             .units()
             .into_iter()
             .filter(|&it| it != rollback.unit && !self.rolled_back_with(it, place))
-            .filter(|&it| self.was_present(it, rollback.began))
+            .filter(|&it| self.was_present(it, rollback.began) && !self.lacks_facts_of(it))
             .map(|it| self.names.unit(it))
             .collect();
         if !spared.is_empty() && spared.len() <= MOST_NAMED {
@@ -434,6 +458,8 @@ impl Explainer<'_> {
                 // Other groups may have delivered undone messages. They need not roll back, because the group
                 // sends the same messages again.
                 true => format!(" {spared} did not roll back."),
+                // Missing facts may show that a message was undone.
+                false if self.lacks_any_facts() => format!(" {spared} did not roll back."),
                 false => format!(" {spared} had not delivered any undone message, and did not roll back."),
             });
         }
@@ -562,7 +588,8 @@ impl Explainer<'_> {
             .unwrap_or_default();
         let had = match orphans.first() {
             Some(first) => format!(
-                "{cluster} had delivered {} that the rollback of {sender} undid (first: {})",
+                "{cluster} had delivered {}{} that the rollback of {sender} undid (first: {})",
+                if self.lacks_any_facts() { "at least " } else { "" },
                 count(orphans.len() as u64, "message"),
                 self.names.names().message(*first)
             ),
@@ -573,13 +600,24 @@ impl Explainer<'_> {
 
     fn lost(&self, rollback: &TimelineRollback, moment: &str) -> String {
         let members = || rollback.members.values().filter(|it| it.lost > Span::ZERO);
-        let Some(most) = members().map(|it| it.lost).max() else { return "no work was lost".to_owned() };
-        let all = lasted(rollback.lost());
-        let text = match members().count() {
-            1 => format!("1 process lost {all} of work"),
-            count => format!("{count} processes lost {all} of work, at most {} each", lasted(most)),
+        let unknown: Vec<_> = self.names.members(rollback.unit);
+        let unknown = unknown.iter().filter(|it| self.timeline.incomplete.contains(it)).count();
+        let Some(most) = members().map(|it| it.lost).max() else {
+            return match unknown {
+                0 => "no work was lost".to_owned(),
+                _ => "the facts that show how much work was lost are missing".to_owned(),
+            };
         };
-        let later = |it: &RestoredMember| it.lost.0.saturating_sub(rollback.began.since(it.saved).0);
+        let all = lasted(rollback.lost());
+        let text = match (members().count(), unknown) {
+            (1, 0) => format!("1 process lost {all} of work"),
+            (count, 0) => format!("{count} processes lost {all} of work, at most {} each", lasted(most)),
+            // What the others lost may exceed every figure.
+            (count, _) => format!("at least {} lost at least {all} of work", self::count(count as u64, "process")),
+        };
+        let later = |it: &RestoredMember| {
+            it.saved.map_or(0, |saved| it.lost.0.saturating_sub(rollback.began.since(saved).0))
+        };
         let later = Span(members().map(later).max().unwrap_or(0));
         // Omitted if it is negligible compared with the other figures.
         if later.0 < most.0 / 100 {
@@ -587,6 +625,17 @@ impl Explainer<'_> {
         } else {
             format!("{text}, including up to {} after {moment}", lasted(later))
         }
+    }
+
+    /// Returns whether facts of a unit's processes may be missing.
+    fn lacks_facts_of(&self, unit: RollbackUnit) -> bool {
+        let members = self.names.members(unit);
+        self.timeline.is_cut_short || members.iter().any(|it| self.timeline.incomplete.contains(it))
+    }
+
+    /// Returns whether facts of any process may be missing.
+    fn lacks_any_facts(&self) -> bool {
+        self.timeline.is_cut_short || !self.timeline.incomplete.is_empty()
     }
 
     /// Returns whether a rollback of `unit` caused the rollback at index `place`, was caused by it, or overlapped

@@ -12,7 +12,7 @@ use crate::spent::TimeByActivity;
 use crate::style;
 use crate::summary::{PropertyResult, RecordedRun, Summary, target};
 use crate::terms;
-use crate::text::{backend, because, ended, instant, lost, percent, protocol, span, verdict};
+use crate::text::{backend, because, instant, lost, percent, protocol, span, verdict};
 use crate::timeline::Timeline;
 
 const SCRIPT: &str = include_str!("../assets/diagram.js");
@@ -122,7 +122,7 @@ fn head(summary: &Summary) -> Markup {
                     (protocol(summary)) " on the " (backend(summary)) " backend, "
                     (count(summary.clusters.len() as u64, "cluster")) ", "
                     (count(summary.clusters.iter().map(|it| it.processes as u64).sum(), "process")) ", seed " (run.seed)
-                    ", " (ended(run.outcome)) " after " (span(run.duration_seconds))
+                    ", " (run.ended())
                 }
             }
             span class={ "badge " (verdict(summary.verdict)) } { (verdict(summary.verdict)) }
@@ -385,6 +385,7 @@ fn faults(summary: &Summary) -> Markup {
                                 @if let Some(at) = it.injected_seconds { " at " (instant(at)) (it.measured()) }
                             }
                             "pending" => (chip(Verdict::Unknown, "not due before the end")),
+                            "unknown" => (chip(Verdict::Unknown, "not known: the record ends early")),
                             _ => { (chip(Verdict::Unknown, "none")) @if let Some(reason) = &it.reason { " " (reason) } }
                         }
                     }

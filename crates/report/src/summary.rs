@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::explain::{ExplainedEvent, count, enumerate, explain};
 use crate::names::{DisplayNames, RollbackUnit, checkpoint};
 use crate::spent::TimeByActivity;
-use crate::text::word;
+use crate::text::{ended, word};
 use crate::timeline::{Timeline, TimelineCheckpoint, TimelineRollback};
 
 /// Everything reported about a run. Times are in seconds since the application started; durations in seconds.
@@ -160,7 +160,8 @@ pub struct FaultSummary {
     pub when: String,
     /// The description of the fault.
     pub what: String,
-    /// `effective`, `ineffective`, or `pending` if the fault was not due before the end of the run.
+    /// `effective`, `ineffective`, `pending` if the fault was not due before the end of the run, or `unknown` if the
+    /// record ends before it shows what became of the fault.
     pub state: &'static str,
     /// The reason why the fault had no effect.
     pub reason: Option<String>,
@@ -307,6 +308,18 @@ pub struct RecordedRun<'a> {
     pub trace: &'a Trace,
     /// The checker's judgement.
     pub judgement: &'a Judgement,
+}
+
+impl Run {
+    /// Describes how the run ended, and when.
+    pub(crate) fn ended(&self) -> String {
+        let how = ended(self.outcome);
+        match self.outcome {
+            "cutShort" if self.starting_seconds == 0.0 => format!("{how} before the application started"),
+            "cutShort" if self.duration_seconds <= 0.0 => format!("{how} as the application started"),
+            _ => format!("{how} after {}", span(self.duration_seconds)),
+        }
+    }
 }
 
 impl PropertySummary {
@@ -525,6 +538,7 @@ fn faults(manifest: &Manifest, names: &DisplayNames, timeline: &Timeline) -> Vec
         let (state, reason) = match states.get(&planned.no) {
             Some(FaultState::Effective) => ("effective", None),
             Some(FaultState::Ineffective(reason)) => ("ineffective", Some(reason.to_string())),
+            Some(FaultState::Pending) | None if timeline.is_cut_short => ("unknown", None),
             Some(FaultState::Pending) | None => ("pending", None),
         };
         let injected = timeline.injections.iter().find(|it| it.no == planned.no);
@@ -581,7 +595,7 @@ fn result(manifest: &Manifest, trace: &Trace, names: &DisplayNames, timeline: &T
     ResultSummary {
         compared_with: expected.map(|it| it.source.clone()),
         finished: digests.len(),
-        is_incomplete: !timeline.incomplete.is_empty(),
+        is_incomplete: !timeline.incomplete.is_empty() || timeline.is_cut_short,
         remaining: manifest.ranks().filter(|(rank, _)| !gone.contains(rank)).count(),
         equal: expected
             .map(|it| it.digests.iter().filter(|(process, _)| !gone.contains(process)))
@@ -608,8 +622,11 @@ fn properties(judgement: &Judgement) -> Vec<PropertySummary> {
                 PropertyResult::Violated => Verdict::Fail,
             },
             instances: it.instances,
-            violation_count: it.violation_count(),
-            violations: it.violations.iter().map(|it| it.text.clone()).collect(),
+            violation_count: if it.is_doubtful { 0 } else { it.violation_count() },
+            violations: match it.is_doubtful {
+                true => Vec::new(),
+                false => it.violations.iter().map(|it| it.text.clone()).collect(),
+            },
             unknown: it.unknown.clone(),
             remarks: it.remarks.clone(),
         })
@@ -618,6 +635,7 @@ fn properties(judgement: &Judgement) -> Vec<PropertySummary> {
 
 fn found(it: &Finding) -> PropertyResult {
     match (it.violation_count(), &it.unknown, it.instances) {
+        _ if it.is_doubtful => PropertyResult::Unknown,
         (0, None, 0) => PropertyResult::NotExercised,
         (0, None, _) => PropertyResult::Holds,
         (0, Some(_), _) => PropertyResult::Unknown,

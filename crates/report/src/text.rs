@@ -78,13 +78,12 @@ impl Writer<'_> {
             self.cell(word, Some(colour)),
             self.cell(
                 format!(
-                    "{}: {} on the {} backend, seed {}, {} after {}",
+                    "{}: {} on the {} backend, seed {}, {}",
                     run.name,
                     protocol(self.summary),
                     backend(self.summary),
                     run.seed,
-                    ended(run.outcome),
-                    span(run.duration_seconds)
+                    run.ended()
                 ),
                 None,
             ),
@@ -187,6 +186,7 @@ impl Writer<'_> {
                 }
                 ("effective", _, None) => ("took effect".to_owned(), GOOD),
                 ("pending", ..) => ("not due before the end".to_owned(), OPEN),
+                ("unknown", ..) => ("not known: the record ends early".to_owned(), OPEN),
                 (_, Some(reason), _) => (format!("none: {reason}"), OPEN),
                 _ => ("none".to_owned(), OPEN),
             };

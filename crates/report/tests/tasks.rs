@@ -30,6 +30,7 @@ fn manifest() -> Manifest {
         name: "tic".into(),
         protocol: "tic".into(),
         promises: Promises::of_scope(Scope::Process).with(&[Promise::Checkpoints]),
+        leaving: Vec::new(),
         clusters: NAMES.map(|name| ClusterEntry { name: name.into(), nodes: 1 }).into(),
         processes: (0..)
             .zip(NAMES)
@@ -58,6 +59,7 @@ fn judgement() -> Judgement {
         instances: 5,
         violations: Vec::new(),
         more_violations: 0,
+        is_doubtful: false,
         unknown: None,
         remarks: Vec::new(),
     };

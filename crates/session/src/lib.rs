@@ -235,7 +235,7 @@ impl<'a> Session<'a> {
             return UnjudgedRecording::read_back(bundle, manifest, most_facts())
                 .map_err(SessionError::Record);
         };
-        Ok(UnjudgedRecording { manifest, trace, is_read: false })
+        Ok(UnjudgedRecording::in_memory(manifest, trace))
     }
 
     /// Works like [`Session::draft`], but for an existing setup.

@@ -19,9 +19,6 @@ pub struct UnjudgedRecording {
     pub manifest: Manifest,
     /// The facts of the run.
     pub trace: Trace,
-    /// Whether the facts were read from a bundle and may therefore contradict each other. A trace in memory is
-    /// consistent by construction.
-    pub is_read: bool,
 }
 
 /// The record of a run, with its judgement.
@@ -39,7 +36,14 @@ impl UnjudgedRecording {
     /// Returns the record of a run that has just ended, from its draft, its end, and its facts in memory.
     pub fn of_ended(mut manifest: Manifest, end: RunEnd, trace: Trace) -> UnjudgedRecording {
         end.complete(&mut manifest);
-        UnjudgedRecording { manifest, trace, is_read: false }
+        UnjudgedRecording::in_memory(manifest, trace)
+    }
+
+    /// Returns the record of a run whose facts were collected in memory. They are examined like those of a record that
+    /// is read.
+    pub(crate) fn in_memory(manifest: Manifest, mut trace: Trace) -> UnjudgedRecording {
+        trace.examine(&manifest);
+        UnjudgedRecording { manifest, trace }
     }
 
     /// Reads the record in a bundle. For a run that was cut short, the end is derived from the facts. Entries of the
@@ -60,7 +64,7 @@ impl UnjudgedRecording {
         // Contradictions come first, because they explain more than the flaws of single streams.
         trace.flaws.splice(0..0, contradicted(doubts));
         manifest.fill_in(&trace);
-        Ok(UnjudgedRecording { manifest, trace, is_read: true })
+        Ok(UnjudgedRecording { manifest, trace })
     }
 
     /// Reads the facts of a run that has just ended, up to `most` of them. If there are more, the result has
@@ -76,7 +80,7 @@ impl UnjudgedRecording {
         most: u64,
     ) -> Result<UnjudgedRecording, BundleError> {
         match bundle.read_trace_of(most) {
-            Ok(trace) => Ok(UnjudgedRecording { manifest, trace, is_read: true }),
+            Ok(trace) => Ok(UnjudgedRecording { manifest, trace }),
             Err(BundleError::TooManyFacts { most, .. }) => Ok(UnjudgedRecording::too_large(manifest, most)),
             Err(error) => Err(error),
         }
@@ -85,11 +89,7 @@ impl UnjudgedRecording {
     /// Returns what remains of a run with more than `most` facts, which this program cannot judge.
     fn too_large(manifest: Manifest, most: u64) -> UnjudgedRecording {
         let outcome = Some(Outcome::OutOfMemory(Arc::new(beyond(most))));
-        UnjudgedRecording {
-            manifest: Manifest { outcome, ..manifest },
-            trace: Trace::default(),
-            is_read: true,
-        }
+        UnjudgedRecording { manifest: Manifest { outcome, ..manifest }, trace: Trace::default() }
     }
 
     /// Returns the flaws of the record, including contradictions between its facts, for commands that do not judge the
@@ -128,10 +128,9 @@ impl UnjudgedRecording {
     }
 
     fn judge_with<T>(self, strictness: Strictness, read: impl FnOnce(&History<'_>) -> T) -> (Recording, T) {
-        let UnjudgedRecording { manifest, mut trace, is_read } = self;
+        let UnjudgedRecording { manifest, mut trace } = self;
         let context = Context::from_manifest(&manifest);
-        let history = History::new(&trace, &context);
-        let history = if is_read { examined(history) } else { history };
+        let history = examined(History::new(&trace, &context));
         let judgement = judge_history(&history, strictness);
         let read = read(&history);
         let found = history.contradictions.iter().map(|it| contradiction(it, &context)).collect();

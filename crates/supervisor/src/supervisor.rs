@@ -520,6 +520,7 @@ impl Supervisor {
             if !entry.beats {
                 self.failure_detector.forget(process);
             }
+            out.push(Order::Record(Fact::Resumed { process, life }));
             out.push(Order::Pause { process, life, paused: false });
             self.release(process, out);
         }

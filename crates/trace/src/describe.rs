@@ -58,7 +58,9 @@ impl<'a> Sentence<'a> {
     /// Returns the subject of the sentence.
     pub fn subject(self) -> Subject {
         match self.fact {
-            Fact::LifeStarted { process, .. } | Fact::Failed { process, .. } => Subject::Process(*process),
+            Fact::LifeStarted { process, .. } | Fact::Failed { process, .. } | Fact::Resumed { process, .. } => {
+                Subject::Process(*process)
+            }
             Fact::Joined(cluster) | Fact::Leaving(cluster) | Fact::Left(cluster) => {
                 Subject::Cluster(*cluster)
             }
@@ -200,6 +202,10 @@ impl Display for Predicate<'_> {
             }
             Fact::Detected { process: of, life } => {
                 write!(f, "the failure of {} is announced", process(*of))?;
+                if is_detailed { write!(f, " ({life})") } else { Ok(()) }
+            }
+            Fact::Resumed { life, .. } => {
+                f.write_str("resumes after a pause")?;
                 if is_detailed { write!(f, " ({life})") } else { Ok(()) }
             }
             Fact::Joined(_) => f.write_str("joins"),

@@ -39,6 +39,9 @@ pub struct Manifest {
     pub promises: Promises,
     /// Clusters of the federation, indexed by [`ClusterId`].
     pub clusters: Vec<ClusterEntry>,
+    /// Clusters that leave before the end (`leavesAfter`), ascending.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leaving: Vec<ClusterId>,
     /// Processes of the federation, indexed by [`ProcessId`].
     pub processes: Vec<ProcessEntry>,
     /// Bounds on the work that a rollback may lose, if the protocol has any.
@@ -97,6 +100,7 @@ impl Manifest {
                 .clone()
                 .map(|(cluster, &nodes)| ClusterEntry { name: cluster.to_string(), nodes })
                 .collect(),
+            leaving: Vec::new(),
             processes: processes
                 .map(|(it, cluster)| ProcessEntry { name: it.to_string(), role: Role::RANK, cluster })
                 .collect(),
@@ -139,8 +143,8 @@ impl Manifest {
     }
 
     /// Completes the manifest of a run that was cut short. Such a manifest lacks the duration, the faults added during
-    /// the run, and the states of all faults; they are derived from the supervisor's facts, up to the last one
-    /// recorded.
+    /// the run, and the states of all faults. The duration is the time of the last recorded fact of any process; the
+    /// rest is derived from the supervisor's facts, up to the last one recorded.
     pub fn fill_in(&mut self, trace: &Trace) {
         if self.outcome.is_some() {
             return;
@@ -154,7 +158,8 @@ impl Manifest {
             _ => None,
         });
         self.plan.extend(added.filter(|it| it.no.0 as usize >= self.plan.len()).collect::<Vec<_>>());
-        self.duration = facts.last().map_or(Span::ZERO, |(at, _)| at.since(Time::ZERO));
+        let last = trace.streams.values().filter_map(|stream| stream.last()).map(|(at, _)| *at).max();
+        self.duration = last.unwrap_or_default().since(Time::ZERO);
         let state = |no: FaultNo| {
             let mut newest_first = facts.iter().rev();
             let state = newest_first.find_map(|(_, fact)| match fact {
@@ -474,7 +479,7 @@ mod hexadecimal {
 pub(crate) mod tests {
     use super::*;
     use faultline_core::fault::FaultState;
-    use faultline_core::{Fault, FaultNo, Promise, Scope, StorageFate, Time, Trigger};
+    use faultline_core::{FactNo, Fault, FaultNo, Promise, Scope, StorageFate, Time, Trigger};
 
     pub(crate) fn example() -> Manifest {
         Manifest {
@@ -487,6 +492,7 @@ pub(crate) mod tests {
             protocol: "coordinated".into(),
             promises: Promises::of_scope(Scope::Federation).with(&[Promise::Checkpoints]),
             clusters: vec![ClusterEntry { name: "paris".into(), nodes: 1 }],
+            leaving: vec![],
             processes: vec![ProcessEntry { name: "paris-0".into(), role: Role::RANK, cluster: ClusterId(0) }],
             bounds: Some(Bounds {
                 checkpoint_every: vec![Some(Span::from_secs(2))],
@@ -591,6 +597,9 @@ pub(crate) mod tests {
         assert_eq!(manifest.faults, [(FaultNo(0), FaultState::Effective), (FaultNo(1), FaultState::Pending)]);
         assert_eq!(manifest.plan[1..], [added], "faults added during the run belong to the plan");
         assert_eq!(manifest.duration, Span(8));
+        trace.streams.insert((ProcessId(0), Life(1)), vec![(Time(30), Fact::Computed { since: FactNo(0) })]);
+        manifest.fill_in(&trace);
+        assert_eq!(manifest.duration, Span(30), "the supervisor's last fact is older");
         let mut whole = example();
         whole.fill_in(&trace);
         assert_eq!(whole, example());

@@ -94,7 +94,8 @@ impl Extent {
             },
             Fact::LifeStarted { process: of, .. }
             | Fact::Failed { process: of, .. }
-            | Fact::Detected { process: of, .. } => process(of),
+            | Fact::Detected { process: of, .. }
+            | Fact::Resumed { process: of, .. } => process(of),
             Fact::Injecting { fault, .. } => has_known_target(fault),
             Fact::Changed(change) => match &**change {
                 Change::Fault(planned) => has_known_target(&planned.fault),

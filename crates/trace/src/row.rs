@@ -205,7 +205,9 @@ impl Row {
                     StorageFate::Lost => "lost",
                 });
             }
-            Fact::Detected { process, life } => self.about(*process, *life, names),
+            Fact::Detected { process, life } | Fact::Resumed { process, life } => {
+                self.about(*process, *life, names);
+            }
             Fact::Injecting { no, .. } | Fact::Ineffective { no, .. } => self.fault = Some(no.0),
             Fact::Changed(change) => {
                 if let Change::Fault(planned) = &**change {

@@ -59,6 +59,17 @@ fn the_example_is_valid() {
     assert_eq!(federation.spec.faults.len(), 3);
 }
 
+#[test]
+fn an_error_on_a_line_of_a_megabyte_is_short_and_names_the_place() {
+    let long = "x".repeat(1 << 19);
+    for text in [with("name: paris, nodes: 3", &format!("name: paris, nodes: {long}")), with("name: example", &format!("name: {long}"))] {
+        let error = rejected(text.as_bytes());
+        let shown = render(&error);
+        assert!(shown.len() < 1000, "{} bytes", shown.len());
+        assert!(shown.contains("federation.yaml:"), "{shown}");
+    }
+}
+
 /// With several storage servers, a part can have several replicas.
 #[test]
 fn replicas_on_shared_storage_are_limited_by_the_number_of_servers() {

@@ -1,9 +1,9 @@
 //! Checks the times, causes and consequences of injected faults against the plan.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::Change;
-use faultline_core::{EndedBy, Fact, Fault, PlannedFault, ProcessId, Span, StorageFate, Time, Trigger};
+use faultline_core::{EndedBy, Fact, Fault, Life, PlannedFault, ProcessId, Span, StorageFate, Time, Trigger};
 
 use faultline_history::{Contradiction, History};
 
@@ -30,7 +30,8 @@ pub(super) fn are_due(history: &History<'_>, late: Span, found: &mut Vec<Contrad
                 }
             }
             Trigger::When { occurrence, .. } if context.common_clock => {
-                if count(history, planned, at) < u64::from(occurrence) {
+                let is_known = history.trace.flaws.iter().all(|it| it.stream.is_none());
+                if is_known && count(history, planned, at) < u64::from(occurrence) {
                     found.push(Contradiction::InjectedWithoutCause(no));
                 }
             }
@@ -116,6 +117,62 @@ pub(super) fn losses(history: &History<'_>, found: &mut Vec<Contradiction>) {
     }
 }
 
+/// A life that faults have paused.
+struct Paused {
+    life: Life,
+    since: Time,
+    /// When the last of its pauses ends.
+    until: Time,
+}
+
+/// Checks that each life that faults paused resumed when the last of its pauses ended, unless it ended before: exactly
+/// then in virtual time, where it also reported nothing in between, and approximately on real processes. A pause of the
+/// whole federation prolongs the others.
+pub(super) fn pauses(history: &History<'_>, late: Span, found: &mut Vec<Contradiction>) {
+    let (context, supervision) = (history.context, &history.supervision);
+    let is_prolonged = supervision.changes.iter().any(|(_, it)| matches!(it, Change::Pause(_)));
+    let late = if context.common_clock { Span::ZERO } else { late };
+    let mut newest: BTreeMap<ProcessId, Life> = BTreeMap::new();
+    let mut paused: BTreeMap<ProcessId, Paused> = BTreeMap::new();
+    for (at, fact) in history.trace.supervisor() {
+        match fact {
+            Fact::LifeStarted { process, life, .. } => drop(newest.insert(*process, *life)),
+            Fact::Failed { process, .. } | Fact::Detected { process, .. } => drop(paused.remove(process)),
+            Fact::Left(cluster) => {
+                let members = context.clusters.get(cluster.index()).into_iter().flatten();
+                members.for_each(|it| drop(paused.remove(it)));
+            }
+            Fact::Injecting { fault, .. } => {
+                let Fault::Pause { process, span } = **fault else { continue };
+                let life = newest.get(&process).copied().unwrap_or_default();
+                let until = *at + span;
+                let of = paused.entry(process).or_insert(Paused { life, since: *at, until });
+                of.until = of.until.max(until);
+            }
+            Fact::Resumed { process, life } => {
+                let is_right = |it: &Paused| {
+                    it.life == *life && it.until <= *at && (*at <= it.until + late || is_prolonged)
+                };
+                match paused.remove(process).filter(is_right) {
+                    None => found.push(Contradiction::ResumedAtOtherTime(*process, *life)),
+                    Some(pause) if context.common_clock => {
+                        let facts = history.trace.streams.get(&(*process, *life)).into_iter().flatten();
+                        let mut facts = facts.skip_while(|(it, _)| *it <= pause.since);
+                        if facts.next().is_some_and(|(it, _)| it < at) {
+                            found.push(Contradiction::ActedWhilePaused(*process, *life));
+                        }
+                    }
+                    Some(_) => {}
+                }
+            }
+            _ => {}
+        }
+    }
+    let has_ended = context.outcome.is_some() && !is_prolonged;
+    let overdue = paused.iter().filter(|(_, it)| has_ended && it.until + late < context.end);
+    found.extend(overdue.map(|(process, it)| Contradiction::NeverResumed(*process, it.life)));
+}
+
 /// Checks that a crash or a cluster loss took effect only on lives that it ended.
 pub(super) fn effects(history: &History<'_>, found: &mut Vec<Contradiction>) {
     for effect in &history.context.effects {
@@ -164,7 +221,7 @@ mod tests {
     use super::*;
     use crate::testing::{Run, p};
     use faultline_core::fault::LinkProperties;
-    use faultline_core::{ClusterId, FactKind, FaultNo, Life};
+    use faultline_core::{ClusterId, FactKind, FaultNo};
     use faultline_trace::manifest::{Effect, EffectEntry, LinkEntry};
 
     /// Returns a run in which p0 reports the fact `begun` twice, and is killed one second after the start.
@@ -310,6 +367,63 @@ mod tests {
         assert_eq!(lost(StorageFate::Kept, &[]), [missing(0)]);
         assert_eq!(lost(StorageFate::Lost, &[0, 1]), []);
         assert_eq!(lost(StorageFate::Lost, &[0]), [missing(1)]);
+    }
+
+    /// Returns the contradictions of a run in which p0 is paused for these numbers of seconds, one second apart, and
+    /// resumes after `resumed` seconds.
+    fn paused(common_clock: bool, spans: &[u64], resumed: Option<u64>, acts: bool) -> Vec<Contradiction> {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.context.common_clock = common_clock;
+        run.context.outcome = Some(faultline_core::fault::Outcome::Deadline);
+        let start = run.trace.supervisor().last().unwrap().0;
+        let second = |number: u64| start + Span::from_secs(number);
+        let process = p(0);
+        let life = Life(1);
+        for (no, span) in (0..).zip(spans) {
+            let fault = Box::new(Fault::Pause { process, span: Span::from_secs(*span) });
+            let facts = run.trace.streams.get_mut(&(ProcessId::SUPERVISOR, Life(0))).unwrap();
+            facts.push((second(no.into()), Fact::Injecting { no: FaultNo(no), fault }));
+        }
+        let facts = run.trace.streams.get_mut(&(ProcessId::SUPERVISOR, Life(0))).unwrap();
+        facts.extend(resumed.map(|it| (second(it), Fact::Resumed { process, life })));
+        if acts {
+            let own = run.trace.streams.entry((process, life)).or_default();
+            own.push((start + Span::from_millis(1500), Fact::Computed { since: faultline_core::FactNo(0) }));
+        }
+        run.context.end = second(100);
+        let mut found = Vec::new();
+        pauses(&run.history(), Span::from_secs(30), &mut found);
+        found
+    }
+
+    #[test]
+    fn a_pause_lasts_as_long_as_planned() {
+        let (process, life) = (p(0), Life(1));
+        let wrong = [Contradiction::ResumedAtOtherTime(process, life)];
+        assert_eq!(paused(true, &[5], Some(5), false), []);
+        assert_eq!(paused(true, &[5], Some(4), false), wrong);
+        assert_eq!(paused(true, &[5], Some(6), false), wrong);
+        assert_eq!(paused(false, &[5], Some(6), false), []);
+        assert_eq!(paused(false, &[5], Some(4), false), wrong);
+        assert_eq!(paused(false, &[5], Some(50), false), wrong);
+        assert_eq!(paused(true, &[], Some(5), false), wrong, "it was not paused");
+        assert_eq!(paused(true, &[5], None, false), [Contradiction::NeverResumed(process, life)]);
+    }
+
+    #[test]
+    fn a_shorter_pause_does_not_end_a_longer_one() {
+        let wrong = [Contradiction::ResumedAtOtherTime(p(0), Life(1))];
+        assert_eq!(paused(true, &[9, 2], Some(9), false), []);
+        assert_eq!(paused(true, &[9, 2], Some(3), false), wrong);
+        assert_eq!(paused(true, &[2, 9], Some(10), false), []);
+        assert_eq!(paused(true, &[2, 9], Some(2), false), wrong);
+    }
+
+    #[test]
+    fn a_paused_process_reports_nothing() {
+        let wrong = [Contradiction::ActedWhilePaused(p(0), Life(1))];
+        assert_eq!(paused(true, &[5], Some(5), true), wrong);
+        assert_eq!(paused(false, &[5], Some(5), true), [], "clocks differ");
     }
 
     #[test]

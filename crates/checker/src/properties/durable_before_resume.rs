@@ -140,10 +140,9 @@ impl<'a> Recovery<'a> {
         if !self.history.context.common_clock {
             return true;
         }
-        let loses = |end: &faultline_history::LifeEnd| {
-            end.process == copy.holder && end.life >= copy.life && end.is_storage_lost && end.at < self.began
-        };
-        copy.time <= self.first.time && !self.history.supervision.ends.iter().any(loses)
+        let mut losses = self.history.supervision.storage_losses(copy.holder).iter();
+        let is_lost = losses.any(|&(life, at, _)| life >= copy.life && at < self.began);
+        copy.time <= self.first.time && !is_lost
     }
 }
 

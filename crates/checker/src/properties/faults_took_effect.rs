@@ -1,10 +1,11 @@
-//! The planned faults had an effect. A run in which no fault took effect proves nothing.
+//! The planned faults had an effect. A run in which no fault took effect proves nothing. If facts of the supervisor may
+//! be missing, a fault of which there is no fact may have taken effect.
 //!
 //! The supervisor records a fault before it sends the orders that inject it. On real processes, the run may end before
 //! a process applies such an order. The ends of lives show that a crash or a cluster loss took effect. Any other fault
 //! took effect if the manifest states when a process applied it.
 
-use faultline_core::{Fault, FaultNo};
+use faultline_core::{Fault, FaultNo, Life, ProcessId};
 use faultline_history::History;
 
 use crate::finding::{Findings, Gap, Remark};
@@ -27,11 +28,19 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding.remarks.extend(not_applied.iter().map(|&fault| Remark::NotApplied { fault }));
     let injected = supervision.injected.len();
     let never = planned.saturating_sub((injected + supervision.ineffective.len()) as u64);
+    let is_cut_short = history.context.outcome.is_none()
+        || history.trace.has_gap(ProcessId::SUPERVISOR, Life(0));
     if never > 0 {
-        finding.remarks.push(Remark::NotDue { never, planned });
+        finding.remarks.push(match is_cut_short {
+            true => Remark::NotShown { open: never, planned },
+            false => Remark::NotDue { never, planned },
+        });
     }
     if planned > 0 && injected == not_applied.len() {
-        finding.unjudged(Gap::NoFaultTookEffect { planned });
+        finding.unjudged(match is_cut_short && never > 0 {
+            true => Gap::FaultsNotShown { planned },
+            false => Gap::NoFaultTookEffect { planned },
+        });
     }
     finding
 }
@@ -57,7 +66,7 @@ mod tests {
     use super::*;
     use crate::testing::{Run, check_alone, p};
     use faultline_core::fault::Outcome;
-    use faultline_core::{ClusterId, Fact, Life, Span, Time};
+    use faultline_core::{ClusterId, Fact, Span, Time};
     use faultline_trace::manifest::{Effect, EffectEntry};
 
     #[test]
@@ -75,6 +84,17 @@ mod tests {
                 Remark::NotDue { never: 1, planned: 2 }
             ]
         );
+    }
+
+    #[test]
+    fn a_record_that_ends_early_does_not_show_that_no_fault_took_effect() {
+        let mut run = Run::new(&[&[0]]);
+        run.context.planned_faults = 2;
+        run.supervisor(Fact::Begun);
+        run.context.outcome = None;
+        let finding = check_alone(check, &run);
+        assert_eq!(finding.open, Some(Gap::FaultsNotShown { planned: 2 }));
+        assert_eq!(finding.remarks, [Remark::NotShown { open: 2, planned: 2 }]);
     }
 
     #[test]

@@ -2,15 +2,18 @@
 //! dependencies vector, the message is delivered only after the checkpoint that it forces. A checkpoint taken after a
 //! delivery accounts for it: the vector that determines rollbacks covers every delivery that the checkpoint contains.
 //!
-//! The position is the piggybacked one that the composite observed. The vectors are self-reported: those of the
-//! checkpoint that the receiver last committed or restored. All members that commit a checkpoint must report the same
-//! vectors (see `members_agree`).
+//! The position is the piggybacked one that the composite observed. It must be that of the checkpoint that the sender
+//! had last committed or restored when it transmitted the message for the first time; otherwise, it would prove nothing.
+//! The vectors are self-reported: those of the checkpoint that the receiver last committed or restored. All members that
+//! commit a checkpoint must report the same position and vectors (see `members_agree`).
 
-use faultline_core::{Position, Vectors};
+use std::collections::BTreeMap;
+
+use faultline_core::{Claim, Position, ProcessId, Vectors};
 
 use crate::finding::{Breach, Findings, Gap};
 use crate::judgement::Property;
-use faultline_history::{BetweenDelivery, GroupId, History};
+use faultline_history::{BetweenDelivery, GroupId, History, Point};
 
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::ForcedBeforeDelivery);
@@ -18,6 +21,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         return finding;
     }
     check_stamps(history, &mut finding);
+    check_positions(history, &mut finding);
     for delivery in &history.between {
         check_delivery(history, delivery, &mut finding);
     }
@@ -32,6 +36,31 @@ fn check_stamps(history: &History<'_>, finding: &mut Findings) {
                 [history.source(at), history.source(again)],
                 Breach::PositionChanged { message: message.id, first, second },
             );
+        }
+    }
+}
+
+/// Checks that each message to another group was first transmitted with its sender's position.
+fn check_positions(history: &History<'_>, finding: &mut Findings) {
+    let mut taken: BTreeMap<ProcessId, Vec<(Point, Position)>> = BTreeMap::new();
+    for claimed in &history.claims {
+        if let Claim::Committed { position, .. } | Claim::RolledBack { to: position, .. } = claimed.claim {
+            taken.entry(history.process_of(claimed.at)).or_default().push((claimed.at, *position));
+        }
+    }
+    taken.values_mut().for_each(|it| it.sort_unstable_by_key(|(at, _)| *at));
+    for message in history.messages.iter() {
+        let Some((carried, at)) = message.stamp() else { continue };
+        let from = message.id.from;
+        if history.group_of(from) == history.group_of(message.id.to) || history.trace.has_gap_of(from) {
+            continue;
+        }
+        let own = taken.get(&from).map_or(&[][..], Vec::as_slice);
+        let last = own[..own.partition_point(|(it, _)| *it < at)].last();
+        let expected = last.map_or(Position::default(), |(_, position)| *position);
+        if carried != expected {
+            let breach = Breach::OtherPosition { message: message.id, carried, expected };
+            finding.violated([history.source(at)], breach);
         }
     }
 }
@@ -119,6 +148,17 @@ mod tests {
         assert_eq!(check_alone(check, &run).violation_count(), 0);
         run.transmit(id, position(0, 2));
         assert_eq!(check_alone(check, &run).violation_count(), 1);
+    }
+
+    #[test]
+    fn a_message_that_does_not_carry_its_sender_s_position_is_found() {
+        for other in [position(0, 0), position(0, 2), position(1, 1)] {
+            let mut run = Run::new(&[&[0], &[1]]);
+            run.commit_all(0, &[0]);
+            let id = run.send(0, 1);
+            run.transmit(id, other);
+            finds!(check_alone(check, &run), Breach::OtherPosition { .. });
+        }
     }
 
     #[test]

@@ -34,16 +34,21 @@ pub(super) fn due_since(history: &History<'_>) -> Option<Time> {
     if !is_judged || is_dynamic || history.is_flawed() {
         return None;
     }
-    let slowest = context.links.iter().map(|it| it.requested.latency + it.requested.jitter).max();
-    let slack = LEAST + slowest.unwrap_or_default() * 20;
+    let slack = slack(history);
     let since = Time(context.end.0.checked_sub((every * 2 + slack).0)?);
     let calm = calm_since(history) + slack;
     (since >= calm).then_some(since)
 }
 
+/// Returns the time that a collection may take, in addition to the period between two collections.
+pub(super) fn slack(history: &History<'_>) -> Span {
+    let slowest = history.context.links.iter().map(|it| it.requested.latency + it.requested.jitter).max();
+    LEAST + slowest.unwrap_or_default() * 20
+}
+
 /// Returns the time by which the last fault and the last rollback were over and the last process that had lost its
 /// storage was protected again.
-fn calm_since(history: &History<'_>) -> Time {
+pub(super) fn calm_since(history: &History<'_>) -> Time {
     let restores = history.groups.iter().flat_map(|it| it.rollbacks.values()).flat_map(|it| it.restores());
     let is_protected =
         |(_, fact): &&(Time, Fact)| matches!(fact, Fact::Claim(it) if **it == Claim::Protected);

@@ -12,6 +12,7 @@ mod consistent_checkpoint;
 mod contained;
 mod copies;
 mod demanded_only;
+mod departures;
 mod drained;
 mod durable_before_commit;
 mod durable_before_resume;

@@ -47,7 +47,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             Some(Boot::Fresh) => earlier.all(|(_, stream)| stream.is_empty()),
             Some(Boot::Restarted) | None => false,
         };
-        if end.is_some_and(|end| end.is_storage_lost) && !is_known_lost {
+        let mut losses = supervision.storage_losses(process).iter();
+        if losses.any(|&(life, _, fact)| life == older && fact < started) && !is_known_lost {
             finding.violated([word(started)], Breach::StartedOnLostStorage { process, life: newer });
         }
         let last = history.trace.streams.get(&(process, older)).and_then(|stream| stream.last());
@@ -137,6 +138,22 @@ mod tests {
         run.supervisor(Fact::Detected { process, life: Life(2) });
         start(&mut run, 3);
         finds!(check_alone(check, &run), Breach::StartedOnLostStorage { life: Life(3), .. });
+    }
+
+    #[test]
+    fn a_life_that_does_not_know_that_its_storage_was_lost_after_a_failure_is_found() {
+        let restarted = |boot: Boot| {
+            let mut run = Run::new(&[&[0]]);
+            let (process, life, by) = (p(0), Life(1), EndedBy::Silence);
+            run.supervisor(Fact::Failed { process, life, storage: StorageFate::Kept, by });
+            run.supervisor(Fact::Detected { process, life });
+            let by = EndedBy::Fault(faultline_core::FaultNo(0));
+            run.supervisor(Fact::Failed { process, life, storage: StorageFate::Lost, by });
+            run.supervisor(Fact::LifeStarted { process, life: Life(2), boot });
+            check_alone(check, &run)
+        };
+        assert_eq!(restarted(Boot::Replaced).violation_count(), 0);
+        finds!(restarted(Boot::Restarted), Breach::StartedOnLostStorage { life: Life(2), .. });
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! After the last fault, the federation settles and resumes: recoveries and checkpoints in progress end, no group rolls
 //! back again, and the application continues until it has finished.
 //!
-//! This property is judged for runs that exceeded their deadline, if all processes read the same clock. A run
-//! that completed has made progress. The time allowed to settle and resume depends on the federation: ten seconds plus
+//! Apart from clusters that leave (`departures`), this property is judged for runs that exceeded their deadline, if all
+//! processes read the same clock. A run that completed has made progress. The time allowed to settle and resume depends on the federation: ten seconds plus
 //! a hundred times the delay of its slowest link, plus the time that its slowest link needs to carry the parts of
 //! checkpoints that were saved again after the last fault because their storage was lost. A task-based program counts
 //! as stalled only if, in addition, its longest task would have ended. No application counts as stalled before it has
@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_core::fault::Outcome;
 use faultline_core::{Claim, Fact, Life, ProcessId, Span, Time};
 
+use super::departures;
 use super::stalled::{self, transfer_time};
 use crate::finding::{Breach, Findings, Round};
 use crate::judgement::Property;
@@ -28,36 +29,41 @@ const LEAST: Span = Span::from_secs(10);
 
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::Progress);
+    departures::check(history, &mut finding);
+    settles(history, &mut finding);
+    finding.promised(history.context)
+}
+
+fn settles(history: &History<'_>, finding: &mut Findings) {
     let context = history.context;
     let is_ended = context.outcome == Some(Outcome::Deadline) && history.supervision.begun.is_some();
     if !context.common_clock || !is_ended {
-        return finding;
+        return;
     }
     let slowest = context.links.iter().map(|it| it.requested.latency + it.requested.jitter).max();
     let calm = history.calm_since();
     let bound =
         LEAST + slowest.unwrap_or_default() * 100 + transfer_time(history, refilled_bytes(history, calm));
     if context.end.since(calm) < bound {
-        return finding;
+        return;
     }
     let judge = Judge { history, bound, since: calm, begun: begun(history) };
     // Other processes wait for a failed process that is due to return, so its fault is not over.
     let gone = history.supervision.gone(&context.clusters);
     let is_awaited = |&it: &ProcessId| !judge.is_present(it) && !gone.contains(&it) && !history.has_left(it);
     if history.groups.iter().flat_map(|group| &group.members).any(is_awaited) {
-        return finding;
+        return;
     }
     for (number, group) in history.groups.numbered() {
         if group.members.iter().all(|&it| judge.is_present(it)) {
             finding.instances += 1;
-            judge.rollbacks(number, group, &mut finding);
-            judge.rounds(group, &mut finding);
+            judge.rollbacks(number, group, finding);
+            judge.rounds(group, finding);
         }
     }
     finding.instances += 1;
-    judge.movement(&mut finding);
-    stalled::check(history, calm, bound, &mut finding);
-    finding.promised(context)
+    judge.movement(finding);
+    stalled::check(history, calm, bound, finding);
 }
 
 /// Returns the size in bytes of all parts that processes saved after `since` although they had saved them before: after a

@@ -34,8 +34,8 @@ pub(super) fn check(history: &History<'_>, finding: &mut Findings) {
     let stays = |process: ProcessId| !departing.contains(&process) && !history.has_left(process);
     for claimed in history.claims.iter().filter(|it| matches!(it.claim, Claim::Protected)) {
         let (holder, by) = (history.process_of(claimed.at), claimed.time);
-        let losses = supervision.ends.iter().filter(|it| it.process == holder && it.is_storage_lost);
-        let Some(lost) = losses.map(|it| it.at).filter(|at| *at <= by).max() else { continue };
+        let losses = supervision.storage_losses(holder).iter().map(|&(_, at, _)| at);
+        let Some(lost) = losses.filter(|at| *at <= by).max() else { continue };
         for (_, group) in history.groups.numbered() {
             for (place, &owner) in group.members.iter().enumerate() {
                 let is_expected = stays(owner) && held(history, group, place, holder, lost, by);

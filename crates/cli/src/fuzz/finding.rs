@@ -131,7 +131,7 @@ impl<'a> RenderedTrial<'a> {
 /// Writes the record of a trial, with its page and picture. Returns the picture's path.
 pub(crate) fn record(trial: &Trial, dir: &Path) -> Result<PathBuf, CommandError> {
     let manifest = Manifest { federation: trial.scenario.to_yaml(), ..trial.manifest.clone() };
-    let run = UnjudgedRecording { manifest, trace: trial.trace.clone(), is_read: false };
+    let run = UnjudgedRecording { manifest, trace: trial.trace.clone() };
     write_record(dir, &run)?;
     let shown = RenderedTrial::new(trial);
     let recorded = RecordedRun {

@@ -7,7 +7,7 @@ use std::fs;
 
 use crate::common::{CRASH, TestDirectory, passes_but_for_links, small};
 use attacks::{Act, Attack, attacks, copy};
-use faultline_core::{Fact, Span};
+use faultline_core::{Fact, ProcessId, Span};
 use faultline_trace::manifest::BackendKind;
 use faultline_trace::{Bundle, SealedBy};
 use predicates::prelude::*;
@@ -83,6 +83,57 @@ fn damaged_records_can_be_explained_drawn_and_exported() {
             assert!(!errors.contains("panicked"), "{name}, {command:?}: {errors}");
             let expected = if is_readable { 0 } else { 2 };
             assert_eq!(output.status.code(), Some(expected), "{name}, {command:?}: {errors}");
+        }
+    }
+}
+
+#[test]
+fn a_record_without_a_stream_or_its_end_is_described_as_far_as_it_goes() {
+    let place = TestDirectory::new();
+    let sample = place.faultline(["samples", "quickstart"]).output().unwrap().stdout;
+    place.write("quickstart.yaml", String::from_utf8(sample).unwrap());
+    let run = ["run", "quickstart.yaml", "--backend", "simulate", "--out", "run", "-q"];
+    place.faultline(run).assert().code(0);
+    let explained = |dir: &str| {
+        let output = place.faultline(["explain", dir]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let ages = |text: &str| -> Vec<String> {
+        let each = text.split("(saved ").skip(1).filter_map(|it| Some(it.split_once(" before")?.0.to_owned()));
+        each.collect()
+    };
+    let whole = ages(&explained("run"));
+    assert_eq!(whole, ["227 ms", "361 ms", "2.00 s", "2.54 s"]);
+    for entry in Bundle::open(place.path("run")).read_manifest().unwrap().facts {
+        for keeps_half in [false, true] {
+            let dir = "changed";
+            copy(&place.path("run"), &place.path(dir));
+            let path = Bundle::open(place.path(dir)).facts_path(entry.process, entry.life);
+            let case = format!("{}, {}, {keeps_half}", entry.process, entry.life);
+            if keeps_half {
+                let bytes = fs::read(&path).unwrap();
+                fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+            } else {
+                fs::remove_file(&path).unwrap();
+            }
+            let output = place.faultline(["check", dir, "--format", "json"]).output().unwrap();
+            let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!((output.status.code(), &json["verdict"]), (Some(3), &"unknown".into()), "{case}");
+            let reasons = json["reasons"].as_array().unwrap();
+            assert_eq!(reasons.len(), 1, "{case}: {reasons:?}");
+            let missing = reasons[0].as_str().unwrap().matches("missing").count();
+            assert!(missing <= 1, "{case}: {reasons:?}");
+            let properties = json["properties"].as_array().unwrap();
+            assert!(properties.iter().all(|it| it["violationCount"] == 0), "{case}");
+            let text = explained(dir);
+            for claim in ["had not delivered", "did not reach", "no work was lost", " due.", "There were no"] {
+                assert!(!text.contains(claim), "{case}, {claim}: {text}");
+            }
+            if entry.process != ProcessId::SUPERVISOR {
+                assert!(ages(&text).iter().all(|it| whole.contains(it)), "{case}: {text}");
+            }
+            fs::remove_dir_all(place.path(dir)).unwrap();
         }
     }
 }

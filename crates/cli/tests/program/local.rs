@@ -159,10 +159,14 @@ fn a_run_whose_disk_is_full_ends_with_the_reason_and_is_judged() {
         eprintln!("SKIPPED: no disk can be mounted here (requires root or user namespaces)");
         return;
     }
-    let script = "$FAULTLINE run long.yaml -q --out disk/run; echo \"run: $?\"; $FAULTLINE check disk/run; echo \"check: $?\"";
+    let script = "$FAULTLINE run long.yaml -q --out disk/run; echo \"run: $?\"; $FAULTLINE check disk/run; echo \"check: $?\"; $FAULTLINE explain disk/run";
     let run = within(script).unwrap();
     let (out, err) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
     assert!(out.contains("run: 3") && out.contains("check: 3") && out.contains("UNKNOWN"), "{out}{err}");
+    for claim in ["after 0 ns", " due.", "violation", "There were no failures", "had not delivered"] {
+        assert!(!out.contains(claim), "{claim}: {out}");
+    }
+    assert!(out.contains("The record shows"), "{out}");
     for part in ["the disk is full", "disk/run", "free some space", "--out"] {
         assert!(err.contains(part), "{part}: {err}");
     }

@@ -7,4 +7,5 @@ mod directed;
 mod found;
 mod kit;
 mod mutations;
+mod same_judgement;
 mod seeds;

@@ -10,7 +10,7 @@ use faultline_api::quantity::Duration;
 use faultline_api::resource::{BadStorage, FaultSpec};
 use faultline_catalog::Defect;
 use faultline_checker::Property;
-use faultline_core::Span;
+use faultline_core::{Span, node as composite};
 use faultline_fuzz::{ProtocolName, Scenario, run};
 use faultline_protocols::{cck, chandy_lamport, hc3i, hydee, independent, theft};
 use faultline_supervisor as supervisor;
@@ -32,6 +32,22 @@ fn a_rollback_that_the_protocol_calls_a_failure_is_found_if_no_process_failed() 
         let found = first(defect, protocol, Property::RollbackCaused);
         assert!(found.is_some_and(|it| it < 20), "{protocol}: {found:?}");
     }
+}
+
+#[test]
+fn a_cluster_that_is_to_leave_leaves_after_a_rollback() {
+    let text = faultline_api::samples::sample("guest").unwrap().text;
+    let (head, rest) = text.split_once("  faults:").unwrap();
+    let deadline = &rest[rest.find("  deadline:").unwrap()..];
+    let fault = "  faults: [{ at: 9s, crash: { cluster: nancy, node: 0 } }]\n";
+    let federation = faultline_api::parse("guest.yaml", format!("{head}{fault}{deadline}").as_bytes()).unwrap();
+    let judged = |defect| {
+        let trial = run(Scenario { seed: 7, federation: federation.clone(), defect }).unwrap();
+        (trial.violated().collect::<Vec<_>>(), trial.judgement.of(Property::Progress).instances)
+    };
+    assert_eq!(judged(None), (vec![], 1));
+    let (violated, _) = judged(Some(Defect::Composite(composite::Defect::DepartureNotRepeated)));
+    assert_eq!(violated, [Property::Progress]);
 }
 
 #[test]

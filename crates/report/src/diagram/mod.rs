@@ -270,7 +270,7 @@ impl Diagram {
                 .members
                 .iter()
                 .filter_map(|(process, it)| {
-                    Some((*lane_of.get(process)?, micros(it.restored), micros(it.saved)))
+                    Some((*lane_of.get(process)?, micros(it.restored), micros(it.saved?)))
                 })
                 .collect(),
         });
@@ -505,9 +505,9 @@ fn recovery_lines(
     for (place, rollback) in timeline.rollbacks.iter().enumerate() {
         let line = lines.entry(root(place)).or_default();
         for (process, member) in &rollback.members {
-            if let Some(&lane) = lane_of.get(process) {
+            if let (Some(&lane), Some(saved)) = (lane_of.get(process), member.saved) {
                 line.retain(|&(it, _)| it != lane);
-                line.push((lane, micros(member.saved)));
+                line.push((lane, micros(saved)));
             }
         }
     }

@@ -25,6 +25,7 @@ pub(super) fn build(history: &History<'_>, names: &DisplayNames) -> Timeline {
     timeline.checkpoints = checkpoints(history, names);
     timeline.tasks = tasks(history);
     timeline.incomplete = incomplete(history);
+    timeline.is_cut_short = history.context.outcome.is_none();
     take_over(&mut timeline, history);
     if history.planned.is_some() {
         timeline.recoveries = Recoveries::of(history).all().map(|(epoch, it)| (epoch, it.clone())).collect();
@@ -52,6 +53,7 @@ fn supervised(history: &History<'_>) -> Timeline {
         failures: failures.collect(),
         injections: injected.map(|&(no, fault, at, _)| Injection { no, at, fault: fault.clone() }).collect(),
         changes: supervision.changes.iter().map(|&(at, change)| (at, change.clone())).collect(),
+        resumed: supervision.resumed.iter().map(|&(at, process, _)| (at, process)).collect(),
         joined: supervision.joined.clone(),
         leaving: supervision.leaving.clone(),
         left: supervision.left.clone(),
@@ -97,8 +99,8 @@ fn checkpoints(
     checkpoints
 }
 
-/// Returns the processes with a stream that is missing, or that ends early because it is damaged or contains an
-/// impossible fact.
+/// Returns the processes with a stream that is missing, or that may end early because it is damaged, was not sealed or
+/// contains an impossible fact.
 fn incomplete(history: &History<'_>) -> BTreeSet<ProcessId> {
     let flaws = history.trace.flaws.iter();
     let missing = flaws.filter(|it| match it.kind {
@@ -106,6 +108,8 @@ fn incomplete(history: &History<'_>) -> BTreeSet<ProcessId> {
         | FlawKind::Unreadable(_)
         | FlawKind::Gap(_)
         | FlawKind::Impossible(_)
+        | FlawKind::Unsealed(_)
+        | FlawKind::Incomplete(_)
         | FlawKind::Torn(_) => true,
         FlawKind::BrokenSeal { sealed, found } => found < sealed,
         _ => false,

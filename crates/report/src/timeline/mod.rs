@@ -35,6 +35,8 @@ pub struct Timeline {
     pub failures: Vec<Failure>,
     /// Injected faults, in the order of injection.
     pub injections: Vec<Injection>,
+    /// Processes that resumed after they were paused, and when.
+    pub resumed: Vec<(Time, ProcessId)>,
     /// Changes by the user during the run, in order.
     pub changes: Vec<(Time, Change)>,
     /// Clusters that joined, and when.
@@ -66,6 +68,8 @@ pub struct Timeline {
     pub recoveries: Vec<(Incarnation, RecoveryCost)>,
     /// Processes whose times and counts are unknown, because their facts are incomplete.
     pub incomplete: BTreeSet<ProcessId>,
+    /// Whether the run was cut short, so facts of any process may be missing at the end.
+    pub is_cut_short: bool,
     /// Groups that could not be recovered, with the parts that were missing.
     pub unrecoverable: Vec<(GroupId, Missing)>,
 }
@@ -211,8 +215,9 @@ pub struct RestoredMember {
     pub restored: Time,
     /// The time at which the process resumed; `None` if it did not report that.
     pub resumed: Option<Time>,
-    /// The time at which the process was last in the state that it restored.
-    pub saved: Time,
+    /// The time at which the process was last in the state that it restored; `None` if the facts of that state are
+    /// missing.
+    pub saved: Option<Time>,
     /// The process's lost work, as defined in [`lost`].
     pub lost: Span,
     /// The number of tasks that the process had run after [`saved`](Self::saved), and their total duration.
@@ -277,6 +282,11 @@ impl Timeline {
     /// Builds the timeline of a history.
     pub fn of(history: &History<'_>, names: &DisplayNames) -> Timeline {
         build::build(history, names)
+    }
+
+    /// Returns whether facts of the supervisor may be missing.
+    pub fn lacks_supervisor(&self) -> bool {
+        self.is_cut_short || self.incomplete.contains(&ProcessId::SUPERVISOR)
     }
 
     /// Returns the processes that sent and received a message.

@@ -69,6 +69,7 @@ fn manifest(nodes: u32) -> Manifest {
             .into(),
         protocol: "hc3i".into(),
         promises: Promises::of_scope(Scope::Cluster).with(&[Promise::Checkpoints, Promise::MaximalLine]),
+        leaving: Vec::new(),
         clusters: names.iter().map(|name| ClusterEntry { name: (*name).into(), nodes }).collect(),
         processes: processes.collect(),
         bounds: Some(Bounds {

@@ -1,6 +1,7 @@
 //! Runs every sample in virtual time. Each must end as its comment says.
 
 use std::collections::BTreeMap;
+use std::time::UNIX_EPOCH;
 
 use faultline_api::samples::{SAMPLES, sample};
 use faultline_api::{Federation, parse};
@@ -8,7 +9,7 @@ use faultline_checker::Verdict;
 use faultline_core::{Digest, Fact, Fault, GroupId, ProcessId, Sn, Span};
 use faultline_session::{Recording, Session, Simulator, UnjudgedRecording};
 use faultline_supervisor::{FaultState, Outcome};
-use faultline_trace::Manifest;
+use faultline_trace::{Bundle, Manifest};
 
 fn federation(name: &str) -> Federation {
     let text = sample(name).expect("the sample exists").text;
@@ -87,6 +88,21 @@ fn every_sample_passes_unless_it_demonstrates_an_unrecoverable_loss() {
             _ => Verdict::Pass,
         };
         assert_eq!(judgement.verdict, expected, "{}: {:?}", sample.name, judgement.reasons);
+    }
+}
+
+#[test]
+fn every_sample_is_judged_alike_in_memory_and_from_its_record() {
+    for sample in SAMPLES {
+        let federation = federation(sample.name);
+        let session = Session::new(&federation).of_text(sample.text, UNIX_EPOCH);
+        let in_memory = session.simulate(&mut Simulator::new(&mut ())).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let bundle = Bundle::create(dir.path()).unwrap();
+        in_memory.write(&bundle).unwrap();
+        let (in_memory, read) = (in_memory.judge(), Recording::read(&bundle).unwrap());
+        assert_eq!(read.judgement, in_memory.judgement, "{}", sample.name);
+        assert_eq!((read.trace.flaws, in_memory.trace.flaws), (vec![], vec![]), "{}", sample.name);
     }
 }
 

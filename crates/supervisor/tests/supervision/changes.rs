@@ -239,7 +239,8 @@ fn a_process_paused_by_a_fault_stays_paused_for_its_span() {
     driver.now = Time(BEGUN + 5000);
     assert_eq!(driver.change(Change::Pause(false))[1..], [pause(P1, false)]);
     assert_eq!(driver.pass(BEGUN + 5029), []);
-    assert_eq!(driver.pass(BEGUN + 5030), [pause(P0, false)]);
+    let resumed = Order::Record(Fact::Resumed { process: P0, life: Life(1) });
+    assert_eq!(driver.pass(BEGUN + 5030), [resumed, pause(P0, false)]);
 }
 
 #[test]

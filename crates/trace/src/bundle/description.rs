@@ -4,7 +4,10 @@
 //! the whole of `federation.yaml`. The manifest lists the streams with their digests, so the digest indirectly covers
 //! all facts, too.
 
-use std::fs;
+use std::{fmt, fs};
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 
 use super::{Bundle, BundleError, FEDERATION, life_of, read, replace};
 use crate::manifest::{FORMAT, FactsEntry, Manifest};
@@ -57,7 +60,7 @@ impl Bundle {
         let path = self.manifest_path();
         let json = read(&path)?;
         let wrong = |source| BundleError::Manifest { path: path.clone(), source };
-        let mut value: serde_json::Value = serde_json::from_slice(&json).map_err(wrong)?;
+        let Unique(mut value) = serde_json::from_slice(&json).map_err(wrong)?;
         if let Some(found) = value["format"].as_u64().filter(|&found| found != u64::from(FORMAT)) {
             return Err(BundleError::Format { path, found });
         }
@@ -108,6 +111,77 @@ impl Bundle {
         }
         entries.sort_unstable();
         Ok(entries)
+    }
+}
+
+/// A JSON value in which no object contains a key twice. Readers would disagree on which of the entries counts.
+struct Unique(Value);
+
+impl<'de> Deserialize<'de> for Unique {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Unique, D::Error> {
+        from.deserialize_any(UniqueVisitor).map(Unique)
+    }
+}
+
+struct UniqueVisitor;
+
+impl<'de> Visitor<'de> for UniqueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(Unique(value)) = from.next_element()? {
+            values.push(value);
+        }
+        Ok(Value::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
+        let mut entries = serde_json::Map::new();
+        while let Some((key, Unique(value))) = from.next_entry::<String, Unique>()? {
+            if entries.contains_key(&key) {
+                return Err(A::Error::custom(format_args!("the key `{}` occurs twice", short(&key))));
+            }
+            entries.insert(key, value);
+        }
+        Ok(Value::Object(entries))
+    }
+}
+
+/// Returns the beginning of a text that may be of any length, for an error.
+pub(super) fn short(text: &str) -> String {
+    const MOST: usize = 300;
+    match text.char_indices().nth(MOST) {
+        Some((at, _)) => format!("{}…", printable(&text[..at])),
+        None => printable(text),
     }
 }
 

@@ -7,12 +7,16 @@ use std::collections::btree_map::Entry;
 use faultline_core::{FactNo, Life, ProcessId};
 
 use super::description::Digest;
-use super::{Bundle, BundleError, life_of, read};
+use super::{Bundle, BundleError, life_of, read_within};
 use crate::facts::{FactsFile, StreamEnd, read_facts};
 use crate::flaw::{Flaw, FlawKind};
-use crate::manifest::FactsEntry;
+use crate::manifest::{FactsEntry, Manifest};
 use crate::memory::{Stream, Trace};
 use crate::possible::Extent;
+
+/// The length of a fact in a file, in bytes, beyond which a file counts as too large. Most facts take up less than a
+/// quarter of this. While a file is read, its bytes and its facts together then fit in the memory limit.
+const BYTES_OF_FACT: u64 = 128;
 
 impl Bundle {
     /// Reads all facts, and reports flaws in the facts and in the run's description ([`Trace::flaws`]).
@@ -56,7 +60,12 @@ impl Bundle {
                 trace.flaws.push(Flaw { stream: None, kind: FlawKind::Stranger(name) });
                 continue;
             };
-            let bytes = read(&path)?;
+            let bytes = match read_within(&path, (most - facts).saturating_mul(BYTES_OF_FACT)) {
+                Err(BundleError::TooLarge { .. }) => {
+                    return Err(BundleError::TooManyFacts { path: self.dir().to_owned(), most });
+                }
+                read => read?,
+            };
             let mut flaw = |stream, kind| trace.flaws.push(Flaw { stream: Some(stream), kind });
             if bytes.is_empty() && !has_ended {
                 continue; // killed before it wrote anything
@@ -88,13 +97,7 @@ impl Bundle {
             }
             let (kind, seal) = ending(&file, has_ended);
             kind.into_iter().for_each(|kind| flaw(stream, kind));
-            if let Some(number) = time_decreases_at(&file.stream) {
-                flaw(stream, FlawKind::TimeGoesBack(number));
-            }
-            if let Some(number) = extent.first_impossible(file.process, &file.stream) {
-                flaw(stream, FlawKind::Impossible(number));
-                file.stream.truncate(number.index());
-            }
+            cut_at_impossible(extent, file.process, &mut file.stream).for_each(|kind| flaw(stream, kind));
             let entry = FactsEntry { process: stream.0, life: stream.1, bytes: bytes.len() as u64, seal };
             match trace.streams.entry(stream) {
                 Entry::Occupied(_) => flaw(stream, FlawKind::Twice(name)),
@@ -110,6 +113,31 @@ impl Bundle {
         trace.flaws.sort_by_key(|flaw| flaw.stream);
         Ok(trace)
     }
+}
+
+impl Trace {
+    /// Examines the streams of a run that was collected in memory as those of a record are examined when they are read.
+    pub fn examine(&mut self, manifest: &Manifest) {
+        let extent = Extent::new(Some(manifest));
+        for (&stream, facts) in &mut self.streams {
+            let found = cut_at_impossible(extent, stream.0, facts);
+            self.flaws.extend(found.map(|kind| Flaw { stream: Some(stream), kind }));
+        }
+    }
+}
+
+/// Returns the flaws of the facts of a stream, which then ends before its first impossible fact.
+fn cut_at_impossible(
+    extent: Extent,
+    process: ProcessId,
+    stream: &mut Stream,
+) -> impl Iterator<Item = FlawKind> + use<> {
+    let decreases = time_decreases_at(stream).map(FlawKind::TimeGoesBack);
+    let impossible = extent.first_impossible(process, stream);
+    if let Some(number) = impossible {
+        stream.truncate(number.index());
+    }
+    decreases.into_iter().chain(impossible.map(FlawKind::Impossible))
 }
 
 /// Returns the flaw at the end of a stream, if any, and the stream's seal.
@@ -158,7 +186,7 @@ mod tests {
     use super::super::tests::trace;
     use super::*;
     use crate::manifest::tests::example;
-    use crate::{Manifest, SealedBy};
+    use crate::SealedBy;
 
     /// A fact that a process reports about itself.
     const OWN: Fact = Fact::Computed { since: FactNo(0) };
@@ -182,6 +210,39 @@ mod tests {
         assert_eq!(bundle.read_trace_of(all).unwrap(), trace());
         let refused = bundle.read_trace_of(all - 1).unwrap_err().to_string();
         assert!(refused.contains("exceed the memory"), "{refused}");
+    }
+
+    #[test]
+    fn a_file_that_exceeds_memory_is_not_read() {
+        let (_dir, bundle) = record();
+        let file = fs::OpenOptions::new().append(true).open(path(&bundle, FIRST)).unwrap();
+        // The file takes up no space on the disk.
+        file.set_len(3 << 30).unwrap();
+        let refused = bundle.read_trace_of(1_000_000).unwrap_err().to_string();
+        assert!(refused.contains("exceed the memory"), "{refused}");
+        let manifest = fs::OpenOptions::new().append(true).open(bundle.dir().join("manifest.json")).unwrap();
+        manifest.set_len(3 << 30).unwrap();
+        let refused = bundle.read_manifest().unwrap_err().to_string();
+        assert!(refused.ends_with("has 3072 MiB, but this program reads at most 64 MiB of it"), "{refused}");
+    }
+
+    #[test]
+    fn a_manifest_with_a_key_twice_or_a_long_error_is_refused_briefly() {
+        let refused = |change: &dyn Fn(&str) -> String| {
+            let (_dir, bundle) = record();
+            let file = bundle.dir().join("manifest.json");
+            let text = fs::read_to_string(&file).unwrap();
+            fs::write(&file, change(&text)).unwrap();
+            bundle.read_manifest().unwrap_err().to_string()
+        };
+        for (key, value) in [("seed", "1"), ("digest", "\"\""), ("name", "\"x\"")] {
+            let twice = refused(&|text| text.replacen('{', &format!("{{ \"{key}\": {value},"), 1));
+            assert!(twice.contains(&format!("the key `{key}` occurs twice")), "{twice}");
+        }
+        let nested = refused(&|text| text.replacen("\"nodes\": 1", "\"nodes\": 1, \"nodes\": 2", 1));
+        assert!(nested.contains("the key `nodes` occurs twice"), "{nested}");
+        let long = refused(&|text| text.replacen("\"local\"", &format!("\"{}\"", "x".repeat(1 << 20)), 1));
+        assert!(long.len() < 1000, "{} bytes", long.len());
     }
 
     fn path(bundle: &Bundle, (process, life): (ProcessId, Life)) -> PathBuf {

@@ -5,7 +5,7 @@ mod description;
 mod evidence;
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +18,7 @@ use crate::manifest::FORMAT;
 use crate::memory::{Stream, Trace};
 
 pub use description::printable;
+use description::short;
 
 const MANIFEST: &str = "manifest.json";
 const FEDERATION: &str = "federation.yaml";
@@ -61,6 +62,21 @@ pub enum BundleError {
         /// The cause of the failure.
         source: io::Error,
     },
+    /// A file is too large for the program's memory limit, or for what it describes.
+    #[error(
+        "{} has {} MiB, but this program reads at most {} MiB of it",
+        path.display(),
+        bytes >> 20,
+        most >> 20
+    )]
+    TooLarge {
+        /// The path of the file.
+        path: PathBuf,
+        /// The length of the file.
+        bytes: u64,
+        /// The largest number of bytes that is read.
+        most: u64,
+    },
     /// The facts exceed the program's memory limit.
     #[error(
         "{} has more than {most} facts, which exceed the memory limit of this program",
@@ -73,7 +89,7 @@ pub enum BundleError {
         most: u64,
     },
     /// The manifest is invalid.
-    #[error("{} is not a manifest: {source}", path.display())]
+    #[error("{} is not a manifest: {}", path.display(), short(&source.to_string()))]
     Manifest {
         /// The path of the manifest.
         path: PathBuf,
@@ -206,7 +222,7 @@ impl Bundle {
         life: Life,
     ) -> Result<(FactsWriter<File>, Stream), BundleError> {
         let path = self.facts_path(process, life);
-        let bytes = read(&path)?;
+        let bytes = read_within(&path, u64::MAX)?;
         let facts = read_facts(&bytes).map_err(|source| BundleError::Facts { path: path.clone(), source })?;
         let open = || {
             let file = OpenOptions::new().append(true).open(&path)?;
@@ -323,7 +339,7 @@ impl Bundle {
         life: Life,
     ) -> Result<Option<InputsFile<P>>, BundleError> {
         let path = self.inputs_path(process, life);
-        let bytes = read(&path)?;
+        let bytes = read_within(&path, u64::MAX)?;
         if bytes.is_empty() {
             return Ok(None);
         }
@@ -389,13 +405,30 @@ fn life_of(path: &Path) -> Option<(ProcessId, Life)> {
     (path.file_name()?.to_str()? == file_of(process, life)).then_some((process, life))
 }
 
-/// Reads a file of the record. Fails for anything else, such as a pipe, which could block forever.
+/// The largest size of a file that describes a run, in bytes.
+const LONGEST_DESCRIPTION: u64 = 64 << 20;
+
+/// Reads a file that describes a run.
 fn read(path: &Path) -> Result<Vec<u8>, BundleError> {
-    let read = || match fs::metadata(path)?.is_file() {
-        true => fs::read(path),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
-    };
-    read().map_err(|source| BundleError::Read { path: path.to_owned(), source })
+    read_within(path, LONGEST_DESCRIPTION)
+}
+
+/// Reads a file of the record that has at most this many bytes. Fails for anything other than a file, such as a pipe,
+/// which could block forever.
+fn read_within(path: &Path, most: u64) -> Result<Vec<u8>, BundleError> {
+    let unreadable = |source| BundleError::Read { path: path.to_owned(), source };
+    let metadata = fs::metadata(path).map_err(unreadable)?;
+    if !metadata.is_file() {
+        return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
+    }
+    if metadata.len() > most {
+        return Err(BundleError::TooLarge { path: path.to_owned(), bytes: metadata.len(), most });
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(unreadable)?;
+    // The file may grow while it is read.
+    file.take(most).read_to_end(&mut bytes).map_err(unreadable)?;
+    Ok(bytes)
 }
 
 /// Replaces a file atomically: a reader sees either the old or the new content.
