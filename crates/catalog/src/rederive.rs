@@ -59,8 +59,8 @@ pub fn rederive(
     let seed = recorded.seed;
     let needs_expected = recorded.expected.is_some()
         || match recorded.outcome {
-            // The user may have interrupted the computation of the expected results.
-            Some(Outcome::Interrupted) => false,
+            // The user may have interrupted the computation of the expected results, which may also panic.
+            Some(Outcome::Interrupted | Outcome::Panicked(_)) => false,
             // The results of a run that was cut short are compared only if there are any.
             None => trace.streams.values().flatten().any(|(_, fact)| matches!(fact, Fact::Finished(_))),
             Some(_) => true,

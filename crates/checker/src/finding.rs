@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use faultline_core::fault::MemoryUse;
+use faultline_core::fault::{Handled, MemoryUse, Outcome, Panic};
 use faultline_core::{
     Attempt, ClusterId, Digest, FactNo, FaultNo, ImageName, Incarnation, Life, MessageId, Position,
     ProcessId, Sn, Span, TaskId, Theft, TheftStep, Time,
@@ -437,6 +437,26 @@ pub enum Breach {
     NotDeterministic {
         message: MessageId,
     },
+    Panicked(Arc<Panic>),
+    TimeStoodStill {
+        process: ProcessId,
+        handled: Handled,
+        events: u64,
+        at: Time,
+    },
+}
+
+impl Breach {
+    /// Returns the violation with which the run ended, if it ended with one.
+    pub fn of_end(context: &Context) -> Option<Breach> {
+        match context.outcome.as_ref()? {
+            Outcome::Panicked(panic) => Some(Breach::Panicked(panic.clone())),
+            &Outcome::Stalled { process, handled, events } => {
+                Some(Breach::TimeStoodStill { process, handled, events, at: context.end })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// The durable copies that a restored part had.

@@ -101,6 +101,10 @@ pub enum Property {
     OneHost,
     /// No process ended unexpectedly.
     NoUnplannedFailure,
+    /// The code of no process panicked.
+    NoPanic,
+    /// Virtual time advanced until the run ended.
+    TimeAdvances,
     /// Economy: every forced checkpoint followed a new dependency.
     ForcedByNews,
     /// Economy: unforced checkpoints were no more frequent than requested.
@@ -157,6 +161,8 @@ impl Property {
                 | Property::ExactlyOnce
                 | Property::LinksAsRequested
                 | Property::NoUnplannedFailure
+                | Property::NoPanic
+                | Property::TimeAdvances
         )
     }
 
@@ -248,6 +254,8 @@ impl Property {
             Property::OneLife => "at most one life of each process acted at a time",
             Property::OneHost => "each partition ran on one process at a time",
             Property::NoUnplannedFailure => "no process ended unexpectedly",
+            Property::NoPanic => "no process panicked",
+            Property::TimeAdvances => "virtual time advanced",
             Property::ForcedByNews => "every forced checkpoint followed a new dependency",
             Property::CheckpointsSpaced => "unforced checkpoints were no more frequent than requested",
             Property::SentOnce => "no message was re-sent unnecessarily",

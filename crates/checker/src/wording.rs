@@ -3,8 +3,8 @@
 
 use std::cmp::Reverse;
 
-use faultline_core::fault::{MemoryContent, MemoryPart, MemoryUse};
-use faultline_core::{ClusterId, Life, MessageId, ProcessId, Span, Theft, TheftStep};
+use faultline_core::fault::{Handled, MemoryContent, MemoryPart, MemoryUse, Panic};
+use faultline_core::{ClusterId, ImageName, Life, MessageId, ProcessId, Span, Theft, TheftStep};
 use faultline_history::{CheckpointName, Context, Contradiction, ImpossibleFact};
 
 use crate::finding::{Breach, DurableCopies, Gap, Garbage, LinkDelay, MissingPart, Remark, Round};
@@ -709,9 +709,50 @@ impl Breach {
                 format!("{} never finished, or a rollback undid its completion", process(of))
             }
             Breach::NotDeterministic { message } => not_deterministic(message, names),
+            Breach::Panicked(ref panic) => {
+                let Panic { process: of, at, handled, message, place, .. } = &**panic;
+                format!(
+                    "{} panicked at {:.2} s while it handled {}: {} ({place})",
+                    process(*of),
+                    at.as_secs_f64(),
+                    input(*handled, names),
+                    one_line(message)
+                )
+            }
+            Breach::TimeStoodStill { process: of, handled, events, at } => format!(
+                "virtual time stood still at {:.2} s for {events} events; in the last one, {} handled {}",
+                at.as_secs_f64(),
+                process(of),
+                input(handled, names)
+            ),
             _ => return None,
         })
     }
+}
+
+/// Names an input of a process.
+fn input(handled: Handled, names: &Context) -> String {
+    let part = |it: ImageName| names.names.part_in_sentence(it);
+    match handled {
+        Handled::Start => "its start".into(),
+        Handled::Message(id) => names.message(id),
+        Handled::Control { from } => format!("a message of the protocol from {}", names.process(from)),
+        Handled::Image { from, name } => format!("{} from {}", part(name), names.process(from)),
+        Handled::Persisted(name) => format!("the end of the write of {}", part(name)),
+        Handled::PersistFailed(name) => format!("the failed write of {}", part(name)),
+        Handled::Read(name) => format!("the answer to its read of {}", part(name)),
+        Handled::Listed => "the list of its stored parts".into(),
+        Handled::Recorded => "the end of the write of its record".into(),
+        Handled::Membership => "a new membership".into(),
+        Handled::Result(no) => format!("the result of {no}"),
+        Handled::Job(no) => format!("{no} of the application"),
+        Handled::Timeout => "a timeout".into(),
+    }
+}
+
+/// Replaces control characters, such as line breaks, by spaces.
+fn one_line(text: &str) -> String {
+    text.split(char::is_control).filter(|it| !it.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// Formats how often something happened: `once`, `twice` or `3 times`.

@@ -3,11 +3,12 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::claim::{Claim, PhaseClaim};
 use crate::fact::FactKind;
-use crate::id::{ClusterId, FaultNo, GroupId, ProcessId};
+use crate::id::{ClusterId, FaultNo, GroupId, JobNo, Life, ProcessId};
 use crate::image::ImageName;
 use crate::message::MessageId;
 use crate::time::{Span, Time};
@@ -241,12 +242,31 @@ pub enum Outcome {
     },
     /// The program that performed the run reached its memory limit.
     OutOfMemory(Arc<MemoryUse>),
+    /// The code of a process panicked.
+    Panicked(Arc<Panic>),
+    /// In virtual time, processes acted without end at one instant.
+    Stalled {
+        /// The process that acted last.
+        process: ProcessId,
+        /// What that process handled last.
+        handled: Handled,
+        /// The number of events at the instant at which the run ended.
+        events: u64,
+    },
 }
 
 impl Outcome {
     /// The names of all outcomes.
-    pub const NAMES: [&str; 6] =
-        ["completed", "deadline", "interrupted", "unrecoverable", "notRepeated", "outOfMemory"];
+    pub const NAMES: [&str; 8] = [
+        "completed",
+        "deadline",
+        "interrupted",
+        "unrecoverable",
+        "notRepeated",
+        "outOfMemory",
+        "panicked",
+        "stalled",
+    ];
 
     /// Returns the outcome with which a claim ends its run; `None` if the run continues.
     pub fn of_claim(claim: &Claim) -> Option<Outcome> {
@@ -268,8 +288,73 @@ impl Outcome {
             Outcome::Unrecoverable { .. } => "unrecoverable",
             Outcome::NotRepeated { .. } => "notRepeated",
             Outcome::OutOfMemory(_) => "outOfMemory",
+            Outcome::Panicked(_) => "panicked",
+            Outcome::Stalled { .. } => "stalled",
         }
     }
+}
+
+/// A panic in the code of a process, and what the process was doing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Panic {
+    /// The process whose code panicked.
+    pub process: ProcessId,
+    /// The life of the process.
+    pub life: Life,
+    /// The time at which the process began to handle the input.
+    pub at: Time,
+    /// The input that the process was handling.
+    pub handled: Handled,
+    /// The message of the panic.
+    pub message: Arc<str>,
+    /// The place in the source, as `file:line:column`.
+    pub place: Arc<str>,
+}
+
+impl fmt::Display for Panic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Panic { process, life, at, handled, message, place } = self;
+        write!(f, "{process} ({life}) panicked at {at}, {handled:?}: {message} ({place})")
+    }
+}
+
+/// An input of a process, without its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Handled {
+    /// The start of the life.
+    Start,
+    /// An application message.
+    Message(MessageId),
+    /// A message of the protocol.
+    Control {
+        /// The sending process.
+        from: ProcessId,
+    },
+    /// A part of a checkpoint that another process sent.
+    Image {
+        /// The sending process.
+        from: ProcessId,
+        /// Name of the part.
+        name: ImageName,
+    },
+    /// The completion of a write of this part.
+    Persisted(ImageName),
+    /// The failure of a write of this part.
+    PersistFailed(ImageName),
+    /// The answer of the storage to a read of this part.
+    Read(ImageName),
+    /// A list of the parts in the storage.
+    Listed,
+    /// The completion of a write of the durable record.
+    Recorded,
+    /// A new membership.
+    Membership,
+    /// The result of a job of the application.
+    Result(JobNo),
+    /// A job of the application, which runs outside the process.
+    Job(JobNo),
+    /// A timeout.
+    Timeout,
 }
 
 /// The memory use of a program that reached its memory limit and therefore ended a run.

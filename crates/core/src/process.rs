@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::application::{Job, Progress, Wire};
 use crate::fact::Fact;
+use crate::fault::Handled;
 use crate::footprint::Footprint;
 use crate::id::{ClusterId, JobNo, ProcessId};
 use crate::image::{Image, ImageName};
@@ -108,6 +109,27 @@ pub enum Event<S, M, H, V, O> {
     Computed(JobNo, O),
     /// The requested deadline may have been reached. Early and repeated timeouts are harmless.
     Timeout,
+}
+
+impl<S, M, H, V, O> Event<S, M, H, V, O> {
+    /// Returns the event without its content.
+    pub fn handled(&self) -> Handled {
+        match self {
+            Event::Packet { packet: Packet::Application { id, .. }, .. } => Handled::Message(*id),
+            Event::Packet { from, packet: Packet::Control(_) } => Handled::Control { from: *from },
+            Event::Packet { from, packet: Packet::Image(image) } => {
+                Handled::Image { from: *from, name: image.name }
+            }
+            Event::Persisted(name) => Handled::Persisted(*name),
+            Event::PersistFailed(name) => Handled::PersistFailed(*name),
+            Event::Read { name, .. } => Handled::Read(*name),
+            Event::Listed(_) => Handled::Listed,
+            Event::Recorded { .. } => Handled::Recorded,
+            Event::Membership(_) => Handled::Membership,
+            Event::Computed(no, _) => Handled::Result(*no),
+            Event::Timeout => Handled::Timeout,
+        }
+    }
 }
 
 /// An action of a process. Actions and facts share one queue, in the order in which they happened, so that a

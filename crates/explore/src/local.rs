@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use faultline_catalog::Hosted;
 use faultline_core::application::Job as _;
-use faultline_core::fault::Outcome;
+use faultline_core::fault::{Handled, Outcome};
 use faultline_core::process::{ImageOf, In, PacketOf};
 use faultline_core::{
     Action, Boot, Event, Fact, FactKinds, ImageName, JobNo, Life, LifeStart, Membership, ProcessId, Role,
     StorageFate, Time, To,
 };
+use faultline_session::panics::{caught, handles};
 
 use crate::key::{Key, key_of, key_of_all};
 
@@ -95,8 +96,9 @@ pub(crate) struct Reaction<N: Hosted> {
     pub(crate) ends: Option<Outcome>,
 }
 
-/// The largest number of expired deadlines of a process that are handled together with one event.
-const MOST_AT_ONCE: usize = 4;
+/// The largest number of expired deadlines of a process that are handled together with one event. A process with more
+/// makes no progress.
+const MOST_AT_ONCE: u64 = 1000;
 
 impl<N: Hosted> Local<N> {
     /// Creates a process before its first life.
@@ -134,7 +136,16 @@ impl<N: Hosted> Local<N> {
         self.node.as_ref().and_then(N::next_deadline)
     }
 
+    /// Handles an event. The run ends if the code of the process panics.
     pub(crate) fn handle(self, config: &Arc<N::Config>, happening: ExploredEvent<N>) -> Reaction<N> {
+        let local = self.clone();
+        caught(|| local.react(config, happening)).unwrap_or_else(|panic| {
+            let ends = Some(Outcome::Panicked(panic));
+            Reaction { local: self, requests: Vec::new(), facts: Vec::new(), ends }
+        })
+    }
+
+    fn react(self, config: &Arc<N::Config>, happening: ExploredEvent<N>) -> Reaction<N> {
         let mut local = self;
         let me = local.me;
         let mut actions = Vec::new();
@@ -153,6 +164,7 @@ impl<N: Hosted> Local<N> {
                     seed: 0,
                     facts: FactKinds::ALL,
                 };
+                handles(me, life, local.clock, Handled::Start);
                 local.node = Some(N::start(start, local.clock, &mut actions));
                 None
             }
@@ -166,7 +178,10 @@ impl<N: Hosted> Local<N> {
             }
             ExploredEvent::Arrive(from, packet) => Some(Event::Packet { from, packet: (*packet).clone() }),
             ExploredEvent::Stored => local.complete(),
-            ExploredEvent::Computed(no, job) => Some(Event::Computed(no, job.run())),
+            ExploredEvent::Computed(no, job) => {
+                handles(me, local.life, local.clock, Handled::Job(no));
+                Some(Event::Computed(no, job.run()))
+            }
             ExploredEvent::Told(view) => {
                 local.learn(view.clone());
                 Some(Event::Membership(view))
@@ -176,18 +191,24 @@ impl<N: Hosted> Local<N> {
                 Some(Event::Timeout)
             }
         };
+        let (mut requests, mut facts, mut ends) = (Vec::new(), Vec::new(), None);
         if let Some(node) = &mut local.node {
             if let Some(event) = event {
+                handles(me, local.life, local.clock, event.handled());
                 node.handle(event, local.clock, &mut actions);
             }
             // All deadlines that expire at the same time belong to the same event.
-            for _ in 0..MOST_AT_ONCE {
-                if node.next_deadline().is_some_and(|at| at <= local.clock) {
-                    node.handle(Event::Timeout, local.clock, &mut actions);
+            let mut events = 0;
+            while node.next_deadline().is_some_and(|at| at <= local.clock) {
+                if events == MOST_AT_ONCE {
+                    ends = Some(Outcome::Stalled { process: me, handled: Handled::Timeout, events });
+                    break;
                 }
+                handles(me, local.life, local.clock, Handled::Timeout);
+                node.handle(Event::Timeout, local.clock, &mut actions);
+                events += 1;
             }
         }
-        let (mut requests, mut facts, mut ends) = (Vec::new(), Vec::new(), None);
         for action in actions {
             let mut store = |operation| {
                 local.under_way.push_back((key_of(&operation), operation));

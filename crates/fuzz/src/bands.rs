@@ -1,10 +1,13 @@
-//! Known rates at which runs of a protocol end without completing.
+//! Known rates at which runs of a protocol end without completing, or have no verdict.
 //!
 //! A run that exceeds its deadline or is unrecoverable does not violate anything by itself, because a schedule may
 //! contain too many faults. For each protocol, the share of such runs is known from at least 700 schedules. If the runs
 //! of a protocol end in this way more often, the protocol has a defect that no single run shows.
+//!
+//! Nothing is known about a protocol from another crate. If most of its runs have no verdict, or if some reach the limit
+//! of events, the search says too little about the protocol to pass.
 
-use crate::coverage::Shares;
+use crate::coverage::{INTERRUPTED, Shares};
 use crate::scenario::ProtocolName;
 
 /// The largest known shares, as percentages of the runs of a protocol.
@@ -15,10 +18,12 @@ struct Band {
     unrecoverable: f64,
     /// Runs in which rollbacks recurred until the deadline, under a protocol that does not promise that they end.
     livelock: f64,
+    /// Runs whose verdict is unknown, for any reason.
+    unknown: f64,
 }
 
 /// The shares of a built-in protocol that [`BANDS`] does not list.
-const USUAL: Band = Band { deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 };
+const USUAL: Band = Band { deadline: 0.5, unrecoverable: 6.0, livelock: 0.0, unknown: 12.0 };
 
 /// The shares of protocols that differ from the usual, measured over at least 700 schedules of each protocol, and
 /// rounded up.
@@ -26,12 +31,16 @@ const BANDS: [(&str, Band); 5] = [
     ("independent", Band { livelock: 0.5, ..USUAL }),
     // For each of these, none of at least 100,000 schedules exceeded the deadline. Satin stores nothing that could be
     // lost.
-    ("tic", Band { deadline: 0.0, ..USUAL }),
-    ("sel", Band { deadline: 0.0, ..USUAL }),
-    ("satin", Band { deadline: 0.0, unrecoverable: 0.0, ..USUAL }),
+    ("tic", Band { deadline: 0.0, unknown: 8.0, ..USUAL }),
+    ("sel", Band { deadline: 0.0, unknown: 6.0, ..USUAL }),
+    ("satin", Band { deadline: 0.0, unrecoverable: 0.0, unknown: 1.0, ..USUAL }),
     // If a checkpoint takes much longer than `tau`, checkpoints leave little time for tasks.
-    ("cck", Band { deadline: 1.0, ..USUAL }),
+    ("cck", Band { deadline: 1.0, unknown: 8.0, ..USUAL }),
 ];
+
+/// The largest share of runs without a verdict, as a percentage, with which a search says enough about a protocol from
+/// another crate.
+const MOST_UNKNOWN: f64 = 50.0;
 
 /// Returns the known shares of a protocol; `None` for one from another crate.
 fn band(protocol: &str) -> Option<&'static Band> {
@@ -46,24 +55,67 @@ impl Shares {
     /// plus two runs.
     pub fn unusual(&self) -> Vec<String> {
         let mut unusual = Vec::new();
-        for (protocol, outcomes) in &self.outcomes {
+        for protocol in self.outcomes.keys() {
             let Some(band) = band(protocol) else { continue };
-            let runs: u64 = outcomes.values().sum();
             let limits = [
                 ("deadline", band.deadline),
                 ("unrecoverable", band.unrecoverable),
                 ("livelock", band.livelock),
+                (INTERRUPTED, 0.0),
             ];
-            for (outcome, percent) in limits {
-                let found = outcomes.get(outcome).copied().unwrap_or(0);
-                if found as f64 > most(runs, percent) {
-                    unusual.push(format!(
-                        "{found} of {runs} runs of {protocol} ended as `{outcome}`; the known maximum is {percent} %"
-                    ));
-                }
-            }
+            let ended =
+                |outcome| move |known: f64| format!("ended as `{outcome}`; the known maximum is {known} %");
+            unusual.extend(limits.iter().filter_map(|&(outcome, percent)| {
+                self.excess(protocol, self.ended(protocol, outcome), percent, ended(outcome))
+            }));
+            unusual.extend(self.excess(protocol, self.without_verdict(protocol), band.unknown, |known| {
+                format!("have no verdict; the known maximum is {known} %")
+            }));
         }
         unusual
+    }
+
+    /// Describes why the search says too little about protocols from other crates. Each description ends without a full
+    /// stop.
+    pub fn inconclusive(&self) -> Vec<String> {
+        let mut inconclusive = Vec::new();
+        for protocol in self.outcomes.keys().filter(|it| band(it).is_none()) {
+            inconclusive.extend(self.excess(
+                protocol,
+                self.without_verdict(protocol),
+                MOST_UNKNOWN,
+                |most| {
+                    format!(
+                        "have no verdict, but at most {most} % may lack one; the coverage lists the reasons"
+                    )
+                },
+            ));
+            inconclusive.extend(self.excess(protocol, self.ended(protocol, INTERRUPTED), 0.0, |_| {
+                "reached the limit of events before they ended".to_owned()
+            }));
+        }
+        inconclusive
+    }
+
+    /// Returns a sentence if `found` runs of a protocol are more than this percentage explains.
+    fn excess(
+        &self,
+        protocol: &str,
+        found: u64,
+        percent: f64,
+        sentence: impl FnOnce(f64) -> String,
+    ) -> Option<String> {
+        let runs: u64 = self.outcomes.get(protocol)?.values().sum();
+        let is_more = found as f64 > most(runs, percent);
+        is_more.then(|| format!("{found} of {runs} runs of {protocol} {}", sentence(percent)))
+    }
+
+    fn ended(&self, protocol: &str, outcome: &str) -> u64 {
+        self.outcomes.get(protocol).and_then(|it| it.get(outcome)).copied().unwrap_or(0)
+    }
+
+    fn without_verdict(&self, protocol: &str) -> u64 {
+        self.unknown.get(protocol).copied().unwrap_or(0)
     }
 }
 
@@ -86,6 +138,13 @@ mod tests {
         shares
     }
 
+    /// Returns shares in which this many completed runs have no verdict.
+    fn unknown(protocol: &'static str, found: u64, runs: u64) -> Shares {
+        let mut shares = shares(protocol, "deadline", 0, runs);
+        shares.unknown.insert(protocol.into(), found);
+        shares
+    }
+
     #[test]
     fn a_share_outside_its_band_is_reported() {
         assert_eq!(shares("hc3i", "deadline", 2, 50).unusual(), [""; 0], "chance");
@@ -97,9 +156,28 @@ mod tests {
     }
 
     #[test]
+    fn no_protocol_may_reach_the_limit_of_events_often() {
+        assert_eq!(shares("hc3i", INTERRUPTED, 2, 2000).unusual(), [""; 0], "chance");
+        let told = shares("hc3i", INTERRUPTED, 99, 2000).unusual();
+        assert!(told.len() == 1 && told[0].contains("99 of 2000 runs of hc3i"), "{told:?}");
+        assert_eq!(shares("bcs", INTERRUPTED, 99, 2000).inconclusive().len(), 1);
+    }
+
+    #[test]
+    fn runs_without_a_verdict_are_bounded_for_every_protocol() {
+        assert_eq!(unknown("hc3i", 100, 1000).unusual(), [""; 0], "known");
+        let told = unknown("hc3i", 300, 1000).unusual();
+        assert!(told.len() == 1 && told[0].contains("300 of 1000 runs of hc3i have no verdict"), "{told:?}");
+        assert_eq!(unknown("bcs", 460, 1000).inconclusive(), [""; 0]);
+        let told = unknown("bcs", 700, 1000).inconclusive();
+        assert!(told.len() == 1 && told[0].contains("700 of 1000 runs of bcs have no verdict"), "{told:?}");
+    }
+
+    #[test]
     fn only_built_in_protocols_have_a_band() {
         assert!(BANDS.iter().all(|(name, _)| name.parse::<ProtocolName>().is_ok()));
         assert_eq!(shares("spbc", "deadline", 35, 50).unusual().len(), 1);
         assert_eq!(shares("bcs", "deadline", 35, 50).unusual(), [""; 0], "nothing is known about it");
+        assert_eq!(shares("hc3i", "deadline", 35, 50).inconclusive(), [""; 0]);
     }
 }

@@ -43,6 +43,8 @@ impl State {
 /// A name in the coverage: a constant, or read from the state of an interrupted search.
 pub type CoverageName = Cow<'static, str>;
 
+/// The outcome of a run that reached the limit of events.
+pub(crate) const INTERRUPTED: &str = "interrupted";
 /// The outcome of a run that reached the memory limit of the program.
 const OUT_OF_MEMORY: &str = "out of memory";
 
@@ -108,6 +110,9 @@ pub struct Coverage {
     unjudged: BTreeMap<Property, u64>,
     protocols: BTreeMap<CoverageName, u64>,
     outcomes: BTreeMap<CoverageName, BTreeMap<CoverageName, u64>>,
+    /// The number of runs whose verdict is unknown, by protocol.
+    #[serde(default)]
+    unknown: BTreeMap<CoverageName, u64>,
     stated: BTreeMap<FactKind, (u64, u64)>,
     hits: BTreeMap<CoverageName, BTreeMap<State, u64>>,
     /// The number of directed schedules.
@@ -149,6 +154,8 @@ pub struct Shares {
     pub protocols: BTreeMap<CoverageName, u64>,
     /// The number of runs by protocol and outcome.
     pub outcomes: BTreeMap<CoverageName, BTreeMap<CoverageName, u64>>,
+    /// The number of runs whose verdict is unknown, by protocol.
+    pub unknown: BTreeMap<CoverageName, u64>,
     /// For each kind of fact: the number of runs that contain it, and the total number of such facts.
     pub stated: BTreeMap<FactKind, (u64, u64)>,
     /// The number of injected faults, by kind and by the state of the cluster that they struck.
@@ -195,9 +202,11 @@ impl Observed {
                 Some(Outcome::Completed) => "completed",
                 Some(Outcome::Deadline) if recurs(&trial.judgement) => "livelock",
                 Some(Outcome::Deadline) => "deadline",
-                Some(Outcome::Interrupted) | None => "interrupted",
+                Some(Outcome::Interrupted) | None => INTERRUPTED,
                 Some(Outcome::Unrecoverable { .. }) => "unrecoverable",
                 Some(Outcome::NotRepeated { .. }) => "not repeated",
+                Some(Outcome::Panicked(_)) => "panicked",
+                Some(Outcome::Stalled { .. }) => "stalled",
                 Some(Outcome::OutOfMemory(_)) => OUT_OF_MEMORY,
             },
             protocol: trial.scenario.federation.spec.protocol.name().to_owned().into(),
@@ -239,6 +248,7 @@ impl Coverage {
         *self.verdicts.entry(trial.verdict).or_default().entry(trial.outcome.into()).or_default() += 1;
         if trial.verdict == Verdict::Unknown {
             trial.unjudged.iter().for_each(|it| *self.unjudged.entry(*it).or_default() += 1);
+            *self.unknown.entry(trial.protocol.clone()).or_default() += 1;
         }
         *self.protocols.entry(trial.protocol.clone()).or_default() += 1;
         *self.outcomes.entry(trial.protocol.clone()).or_default().entry(trial.outcome.into()).or_default() +=
@@ -289,6 +299,7 @@ impl Coverage {
             unjudged: self.unjudged.clone(),
             protocols: self.protocols.clone(),
             outcomes: self.outcomes.clone(),
+            unknown: self.unknown.clone(),
             stated: self.stated.clone(),
             hits: self.hits.clone(),
             directed: self.directed,

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use faultline_api::Federation;
-use faultline_api::resource::{Custom, ProtocolSpec};
+use faultline_api::resource::{Custom, ProtocolSpec, StorageKind};
 use faultline_catalog::custom::add_protocol;
 use faultline_catalog::{CustomProtocol, MessagesSetup, SetupError, manifest};
 use faultline_checker::{Judgement, Property};
@@ -31,7 +31,11 @@ use crate::trial::{self, Trial, UnjudgedRun, is_out_of_memory};
 /// A protocol to test, with its parameters. They determine its [promises](Protocol::promises), and therefore how it is
 /// judged.
 #[derive(Clone, Debug)]
-pub struct Candidate<P: Protocol>(Parameterised<P>);
+pub struct Candidate<P: Protocol> {
+    protocol: Parameterised<P>,
+    /// Whether no fault loses or corrupts stored data.
+    keeps_storage: bool,
+}
 
 #[derive(Clone, Debug)]
 enum Parameterised<P: Protocol> {
@@ -115,6 +119,12 @@ impl SeedResult {
     }
 }
 
+impl<P: Protocol> Candidate<P> {
+    fn of(protocol: Parameterised<P>) -> Candidate<P> {
+        Candidate { protocol, keeps_storage: false }
+    }
+}
+
 impl<P: CustomProtocol> Candidate<P> {
     /// Returns a protocol with the parameters of a federation file, and adds it to this program. The records of its
     /// runs can be judged again.
@@ -128,7 +138,7 @@ impl<P: CustomProtocol> Candidate<P> {
         let Ok(Value::Object(parameters)) = serde_json::to_value(parameters) else {
             panic!("the parameters of `{}` do not serialise to an object", P::NAME)
         };
-        Candidate(Parameterised::Named(Custom { name: P::NAME.to_owned(), parameters }))
+        Candidate::of(Parameterised::Named(Custom { name: P::NAME.to_owned(), parameters }))
     }
 }
 
@@ -139,7 +149,14 @@ where
 {
     /// Returns a protocol with this configuration, which no federation file can describe.
     pub fn new(config: P::Config) -> Candidate<P> {
-        Candidate(Parameterised::Unnamed(config))
+        Candidate::of(Parameterised::Unnamed(config))
+    }
+
+    /// Omits faults that lose or corrupt stored data, and storage in memory. Under a protocol that keeps no replicas,
+    /// such faults make nearly half of the schedules unrecoverable, and these schedules show little.
+    #[must_use]
+    pub fn keeping_storage(self) -> Candidate<P> {
+        Candidate { keeps_storage: true, ..self }
     }
 
     /// Runs the federation of a seed under the protocol twice, and judges the first run.
@@ -171,8 +188,8 @@ where
             Ok(Trial { scenario, stats, manifest, trace, judgement })
         };
         let scenario = Scenario { seed: tried.seed, federation: tried.federation.clone(), defect: None };
-        let shrunk =
-            shrink_by(&run, &scenario, property, Steps::default(), |_, _| ControlFlow::Continue(()))?.trial;
+        let progress = |_, _: &Trial| ControlFlow::Continue(());
+        let shrunk = shrink_by(&run, run(scenario)?, property, Steps::default(), progress)?.trial;
         let Trial { scenario: Scenario { seed, federation, .. }, manifest, trace, judgement, .. } = shrunk;
         Ok(SeedResult { seed, federation, judgement, repeats: tried.repeats, manifest, trace })
     }
@@ -195,16 +212,20 @@ where
     /// Returns a random federation of the kind used for protocols with this protocol's demand or promises. Its faults
     /// also affect the processes that this protocol needs in addition to the ranks.
     fn federation(&self, seed: u64) -> Federation {
-        match &self.0 {
+        let mut federation = match &self.protocol {
             Parameterised::Named(custom) => federation_under(seed, ProtocolSpec::Custom(custom.clone())),
             Parameterised::Unnamed(config) => {
                 federation_promised(seed, Promises::of::<P>(config), P::extra_processes(config))
             }
+        };
+        if self.keeps_storage {
+            keep_storage(&mut federation);
         }
+        federation
     }
 
     fn play(&self, scenario: &Scenario) -> Result<UnjudgedRun, SetupError> {
-        let Parameterised::Unnamed(config) = &self.0 else { return trial::played(scenario) };
+        let Parameterised::Unnamed(config) = &self.protocol else { return trial::played(scenario, &mut ()) };
         let Scenario { federation, seed, .. } = scenario;
         let setup = MessagesSetup::<P>::of_own(federation, *seed, config.clone())?;
         let mut no_observer = ();
@@ -213,5 +234,22 @@ where
         let mut run = trial::session(scenario).simulate_setup(&setup, expected, &mut simulator);
         run.manifest.protocol = type_name::<P>().rsplit("::").next().unwrap_or_default().to_owned();
         Ok(UnjudgedRun { stats: simulator.stats().clone(), run })
+    }
+}
+
+/// Removes everything that loses or corrupts stored data.
+fn keep_storage(federation: &mut Federation) {
+    let spec = &mut federation.spec;
+    if let Some(storage) = &mut spec.storage {
+        storage.kind = StorageKind::Disk;
+    }
+    spec.faults.retain(|it| it.corrupt_storage.is_none());
+    for fault in &mut spec.faults {
+        if let Some(crash) = &mut fault.crash {
+            crash.storage = None;
+        }
+        if let Some(loss) = &mut fault.lose_cluster {
+            loss.storage = None;
+        }
     }
 }

@@ -36,4 +36,4 @@ pub use directed::{Directions, MomentCoverage, MomentShares, directed_scenario, 
 pub use kit::{Candidate, SeedResult};
 pub use scenario::{ProtocolName, Scenario, UnknownProtocol};
 pub use shrink::{Shrunk, Steps, shrink};
-pub use trial::{Trial, repeats, run, seed_under_way};
+pub use trial::{Trial, repeats, run, run_until_stopped, seed_under_way, stop_when};

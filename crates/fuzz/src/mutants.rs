@@ -6,7 +6,6 @@
 //! effect, each with the reason.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use faultline_catalog::Defect;
 use faultline_checker::Property;
@@ -222,14 +221,12 @@ pub struct Mutant {
     pub mutation: String,
     /// The number of schedules that were run.
     pub runs: u64,
-    /// The number of the first schedule with a violation or a panic, counted from 1; `None` if there was none.
+    /// The number of the first schedule with a violation, counted from 1; `None` if there was none.
     pub first: Option<u64>,
-    /// The number of schedules with a violation or a panic.
+    /// The number of schedules with a violation.
     pub found: u64,
     /// The number of schedules that violated each property.
     pub violated: BTreeMap<Property, u64>,
-    /// The number of schedules in which the code under test panicked.
-    pub panics: u64,
     /// Descriptions of outcomes that occurred more often than their known rates.
     pub unusual: Vec<String>,
 }
@@ -242,12 +239,12 @@ pub struct MutationEffort {
     /// The maximum number of schedules of each protocol from which [directed](crate::Directions) ones are derived. Only
     /// mutations that random schedules do not find often enough need them.
     pub directed: u64,
-    /// The number of schedules with a violation or a panic after which the search for a mutation ends.
+    /// The number of schedules with a violation after which the search for a mutation ends.
     pub enough: u64,
 }
 
 impl Mutant {
-    /// Returns whether a violation, a panic or an unusual rate revealed the mutation.
+    /// Returns whether a violation or an unusual rate revealed the mutation.
     pub fn is_killed(&self) -> bool {
         self.first.is_some() || !self.unusual.is_empty()
     }
@@ -272,7 +269,6 @@ impl Mutant {
             first: None,
             violated: BTreeMap::new(),
             found: 0,
-            panics: 0,
             unusual: Vec::new(),
         };
         let protocols: Vec<ProtocolName> =
@@ -285,9 +281,8 @@ impl Mutant {
             if mutant.found >= extent.enough {
                 break;
             }
-            if let Some(trial) = mutant.run_schedule(Scenario::new(seed, Some(protocol), Some(mutation))) {
-                coverage.add(&Observed::new(&trial, None));
-            }
+            let trial = mutant.run_schedule(Scenario::new(seed, Some(protocol), Some(mutation)));
+            coverage.add(&Observed::new(&trial, None));
         }
         mutant.unusual = coverage.shares().unusual();
         let mut directions = Directions::default();
@@ -296,27 +291,22 @@ impl Mutant {
                 break;
             }
             let base = mutant.run_schedule(Directions::base(seed, protocol, Some(mutation)));
-            for scenario in base.iter().flat_map(|it| directions.follow(it, FOLLOWED)) {
+            for scenario in directions.follow(&base, FOLLOWED) {
                 mutant.run_schedule(scenario);
             }
         }
         mutant
     }
 
-    /// Runs a schedule, and records its violations. Returns `None` if the code under test panics.
+    /// Runs a schedule, and records its violations.
     ///
     /// # Panics
     ///
     /// Panics if the schedule cannot be set up, because nothing would then search for the mutation.
-    fn run_schedule(&mut self, scenario: Scenario) -> Option<Trial> {
+    fn run_schedule(&mut self, scenario: Scenario) -> Trial {
         self.runs += 1;
-        let Ok(trial) = catch_unwind(AssertUnwindSafe(|| run(scenario))) else {
-            self.panics += 1;
-            self.first.get_or_insert(self.runs);
-            self.found += 1;
-            return None;
-        };
-        let trial = trial.unwrap_or_else(|error| panic!("{} cannot be searched for: {error}", self.mutation));
+        let trial =
+            run(scenario).unwrap_or_else(|error| panic!("{} cannot be searched for: {error}", self.mutation));
         let violated: BTreeSet<Property> = trial.violated().collect();
         if !violated.is_empty() {
             self.first.get_or_insert(self.runs);
@@ -325,7 +315,7 @@ impl Mutant {
         for property in violated {
             *self.violated.entry(property).or_default() += 1;
         }
-        Some(trial)
+        trial
     }
 }
 
@@ -376,8 +366,7 @@ mod tests {
                 let protocol =
                     protocol.parse().ok().unwrap_or_else(|| panic!("{protocol} is not a protocol"));
                 let scenario = Scenario::new(0, Some(protocol), Some(mutation));
-                // The mutated code may panic, but setting up the schedule must not fail.
-                if let Ok(Err(error)) = catch_unwind(AssertUnwindSafe(|| run(scenario))) {
+                if let Err(error) = run(scenario) {
                     panic!("{mutation} in {protocol:?}: {error}");
                 }
             }

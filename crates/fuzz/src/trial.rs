@@ -1,12 +1,14 @@
 //! One scenario, run and judged.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use faultline_api::resource::ProtocolSpec;
 use faultline_catalog::SetupError;
 use faultline_checker::{Judgement, Property, Strictness};
 use faultline_core::fault::Outcome;
-use faultline_session::{Recording, Session, Simulator, UnjudgedRecording};
+use faultline_session::{Recording, Session, SimulationObserver, Simulator, UnjudgedRecording};
 use faultline_sim::Stats;
 use faultline_trace::{Manifest, Trace};
 
@@ -63,6 +65,22 @@ fn with_seed<T>(seed: u64, work: impl FnOnce() -> T) -> T {
     result
 }
 
+static STOPPED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// Sets the flag that interrupts the runs of [`run_until_stopped`]. Only the first call has an effect.
+pub fn stop_when(flag: Arc<AtomicBool>) {
+    drop(STOPPED.set(flag));
+}
+
+/// Interrupts a schedule once the flag of [`stop_when`] is set.
+struct Stop;
+
+impl SimulationObserver for Stop {
+    fn is_interrupted(&self) -> bool {
+        STOPPED.get().is_some_and(|it| it.load(Ordering::Relaxed))
+    }
+}
+
 /// Runs a scenario on the simulator, and judges it. Under the built-in protocols, waste violates a property. Under a
 /// protocol from another crate, waste is only a remark, because such a protocol may accept it. The federation must be
 /// valid.
@@ -71,11 +89,24 @@ fn with_seed<T>(seed: u64, work: impl FnOnce() -> T) -> T {
 ///
 /// Returns an error if the federation cannot be set up.
 pub fn run(scenario: Scenario) -> Result<Trial, SetupError> {
+    run_observed(scenario, &mut ())
+}
+
+/// Works like [`run`], but interrupts the run once the flag of [`stop_when`] is set.
+///
+/// # Errors
+///
+/// Returns an error if the federation cannot be set up.
+pub fn run_until_stopped(scenario: Scenario) -> Result<Trial, SetupError> {
+    run_observed(scenario, &mut Stop)
+}
+
+fn run_observed(scenario: Scenario, observer: &mut dyn SimulationObserver) -> Result<Trial, SetupError> {
     let strictness = match scenario.federation.spec.protocol {
         ProtocolSpec::Custom(_) => Strictness::Lenient,
         _ => Strictness::Strict,
     };
-    let judged = || played(&scenario).map(|it| (it.stats, it.run.judge_as(strictness)));
+    let judged = || played(&scenario, observer).map(|it| (it.stats, it.run.judge_as(strictness)));
     let (stats, Recording { manifest, trace, judgement }) = with_seed(scenario.seed, judged)?;
     Ok(Trial { scenario, stats, manifest, trace, judgement })
 }
@@ -90,7 +121,7 @@ pub fn repeats(trial: &Trial) -> Result<Option<bool>, SetupError> {
     if is_out_of_memory(&trial.manifest) {
         return Ok(None);
     }
-    let UnjudgedRun { stats, run } = with_seed(trial.scenario.seed, || played(&trial.scenario))?;
+    let UnjudgedRun { stats, run } = with_seed(trial.scenario.seed, || played(&trial.scenario, &mut Stop))?;
     let is_equal =
         run.trace.streams == trial.trace.streams && run.manifest == trial.manifest && stats == trial.stats;
     Ok((!is_out_of_memory(&run.manifest)).then_some(is_equal))
@@ -108,10 +139,12 @@ pub(crate) struct UnjudgedRun {
     pub(crate) run: UnjudgedRecording,
 }
 
-pub(crate) fn played(scenario: &Scenario) -> Result<UnjudgedRun, SetupError> {
+pub(crate) fn played(
+    scenario: &Scenario,
+    observer: &mut dyn SimulationObserver,
+) -> Result<UnjudgedRun, SetupError> {
     let session = session(scenario).trusted(scenario.defect);
-    let mut no_observer = ();
-    let mut simulator = simulator(&mut no_observer);
+    let mut simulator = simulator(observer);
     let run = session.simulate(&mut simulator)?;
     Ok(UnjudgedRun { stats: simulator.stats().clone(), run })
 }
@@ -122,6 +155,6 @@ pub(crate) fn session(scenario: &Scenario) -> Session<'_> {
 }
 
 /// Returns a simulator that limits the number of events.
-pub(crate) fn simulator(no_observer: &mut ()) -> Simulator<'_> {
-    Simulator::new(no_observer).at_most(MOST_EVENTS)
+pub(crate) fn simulator(observer: &mut dyn SimulationObserver) -> Simulator<'_> {
+    Simulator::new(observer).at_most(MOST_EVENTS)
 }

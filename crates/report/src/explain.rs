@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 pub use faultline_checker::count;
-use faultline_checker::how_often;
+use faultline_checker::{Breach, Context, how_often};
 use faultline_core::fault::{FaultState, Outcome};
 use faultline_core::{
     Cause, ClusterId, EndedBy, Fault, FaultNo, Position, ProcessId, Promise, Span, StorageFate, Time,
@@ -205,8 +205,8 @@ fn remedy_of_loss(manifest: &Manifest) -> &'static str {
     }
 }
 
-/// Describes why the run ended early: it was interrupted, exceeded its deadline, or reached its memory limit, its
-/// program was not send-deterministic, or its record ends early. Returns `None` for any other outcome.
+/// Describes why the run ended early: it was interrupted, exceeded its deadline, or reached its memory limit, a
+/// process panicked or acted without end, its program was not send-deterministic, or its record ends early. Returns `None` for any other outcome.
 fn ended_early(timeline: &Timeline, manifest: &Manifest, names: &DisplayNames) -> Option<String> {
     // The run may have ended after its last fact. The end of a run that was cut short is unknown.
     let end = manifest.outcome.as_ref().map_or(timeline.end, |_| Time::ZERO + manifest.duration);
@@ -220,6 +220,10 @@ fn ended_early(timeline: &Timeline, manifest: &Manifest, names: &DisplayNames) -
         Some(Outcome::Deadline) => Some(format!("The run exceeded its deadline at {end}.")),
         Some(Outcome::OutOfMemory(_)) => {
             Some(format!("The run ended at {end}, because the program reached its memory limit."))
+        }
+        Some(Outcome::Panicked(_) | Outcome::Stalled { .. }) => {
+            let context = Context::from_manifest(manifest);
+            Some(format!("The run ended at {end}: {}.", Breach::of_end(&context)?.sentence(&context)))
         }
         Some(Outcome::NotRepeated { id }) => Some(format!(
             "The run ended at {end}: when {} was re-executed, its message {} to {} was not the same as before, but the \

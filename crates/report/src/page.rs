@@ -348,20 +348,20 @@ fn rollbacks(summary: &Summary) -> Markup {
         .clusters
         .iter()
         .enumerate()
-        .flat_map(|(index, it)| it.rollbacks.iter().map(move |rollback| (index, &it.name, rollback)))
+        .flat_map(|(index, it)| it.rollbacks.iter().map(move |rollback| (index, rollback)))
         .collect();
-    all.sort_by(|(_, _, a), (_, _, b)| a.order(b));
+    all.sort_by(|(_, a), (_, b)| a.order(b));
     html! {
         @if !all.is_empty() {
             h2 { "Rollbacks" }
             div.table { table {
                 thead { tr {
-                    th { "cluster" } th.num { "at" } th { "cause" } th { "restored" } th.num { "checkpoints undone" }
+                    th { "rollback of" } th.num { "at" } th { "cause" } th { "restored" } th.num { "checkpoints undone" }
                     th.num { "lost work" } th.num { "recovered in" }
                     @if !summary.is_of_tasks() { th.num { "messages re-sent" } }
                 } }
-                tbody { @for (index, name, it) in all { tr {
-                    td { span class={ "dot c" (index % 6) } {} (name) }
+                tbody { @for (index, it) in all { tr {
+                    td { span class={ "dot c" (index % 6) } {} (it.of) }
                     td.num { (instant(it.at_seconds)) } td { (because(it)) } td { (target(it)) } td.num { (it.depth) }
                     td.num { (span(it.lost_work_seconds)) } td.num { (span(it.recovery_seconds)) }
                     @if !summary.is_of_tasks() { td.num { (it.resent) } }

@@ -57,8 +57,8 @@ pub struct Run {
     pub protocol: String,
     /// The seed of all random choices.
     pub seed: u64,
-    /// How the run ended: `completed`, `deadline`, `interrupted`, `unrecoverable`, `notRepeated`, `outOfMemory`, or
-    /// `cutShort`.
+    /// How the run ended: `completed`, `deadline`, `interrupted`, `unrecoverable`, `notRepeated`, `outOfMemory`,
+    /// `panicked`, `stalled`, or `cutShort`.
     pub outcome: &'static str,
     /// Seconds from the start of the application to the end of the run, limited by the deadline. Wall-clock time, or
     /// virtual time in the simulator.
@@ -116,6 +116,8 @@ pub struct ClusterSummary {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RollbackSummary {
+    /// The display name of what rolled back: the cluster or the process.
+    pub of: String,
     /// `failure`, or `alert` if an alert from another group caused the rollback.
     pub cause: &'static str,
     /// The group whose rollback caused or included this one.
@@ -517,6 +519,7 @@ fn rollback(it: &TimelineRollback, names: &DisplayNames, timeline: &Timeline) ->
         }
     };
     RollbackSummary {
+        of: names.unit(it.unit),
         cause,
         because_of,
         faults,

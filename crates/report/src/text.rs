@@ -151,16 +151,11 @@ impl Writer<'_> {
         // Task-based programs have no messages to re-send.
         let shown = titles.len() - usize::from(self.summary.is_of_tasks());
         let mut table = self.titled(&titles[..shown]);
-        let mut all: Vec<_> = self
-            .summary
-            .clusters
-            .iter()
-            .flat_map(|it| it.rollbacks.iter().map(move |rollback| (it, rollback)))
-            .collect();
-        all.sort_by(|(_, a), (_, b)| a.order(b));
-        for (cluster, it) in &all {
+        let mut all: Vec<_> = self.summary.clusters.iter().flat_map(|it| &it.rollbacks).collect();
+        all.sort_by(|a, b| a.order(b));
+        for it in &all {
             let row = [
-                cluster.name.clone(),
+                it.of.clone(),
                 instant(it.at_seconds),
                 because(it),
                 target(it),
@@ -366,6 +361,8 @@ pub(crate) fn ended(outcome: &str) -> &'static str {
         "outOfMemory" => "out of memory",
         "unrecoverable" => "unrecoverable",
         "notRepeated" => "not repeated",
+        "panicked" => "panicked",
+        "stalled" => "virtual time stood still",
         _ => "cut short",
     }
 }

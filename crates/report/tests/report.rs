@@ -256,6 +256,26 @@ fn supervised(facts: impl IntoIterator<Item = faultline_core::Fact>) -> faultlin
 }
 
 #[test]
+fn a_rollback_of_a_single_process_names_the_process() {
+    use faultline_core::{Promises, Scope};
+
+    let (mut manifest, trace) = common::run(2);
+    manifest.promises = Promises::of_scope(Scope::Process);
+    let judgement = passed();
+    let recorded = RecordedRun { bundle: "alone", manifest: &manifest, trace: &trace, judgement: &judgement };
+    let summary = Summary::new(recorded);
+    let rollbacks: Vec<_> = summary.clusters.iter().flat_map(|it| &it.rollbacks).collect();
+    let processes = ["paris-0", "paris-1", "rennes-0", "rennes-1"];
+    assert!(!rollbacks.is_empty());
+    for it in rollbacks {
+        assert!(processes.contains(&it.of.as_str()), "{it:?}");
+        let row = format!("\n {} ", it.of);
+        let text = text::summary(&summary, Default::default());
+        assert!(text.contains(&row), "{text}");
+    }
+}
+
+#[test]
 fn unplanned_failures_are_distinguished() {
     use faultline_core::{EndedBy, Fact, Life, StorageFate};
 

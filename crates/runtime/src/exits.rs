@@ -1,18 +1,44 @@
 //! Tells children that were killed from children that ended by themselves just before, and reads their last output. A
 //! signal to a child that has ended, but has not been reaped, succeeds without an effect.
+//!
+//! If the code of a process panics, the last line of the process's log is the panic, as JSON.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
 
+use faultline_core::fault::Panic;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
 /// Number of bytes from the end of a log that are included in the report of an unexpected exit.
 const LOG_TAIL_LEN: u64 = 2000;
+
+/// The beginning of the line with a panic.
+const PANICKED: &str = "panicked: ";
+
+/// Status with which a process exits after a panic, as Rust programs do.
+const PANIC_STATUS: i32 = 101;
+
+/// Writes the panic of a process to the log, and ends the program.
+pub(crate) fn end_with(panic: &Panic) {
+    let json = serde_json::to_string(panic).expect("a panic can be written as JSON");
+    // The supervisor learns of the exit even if the log cannot be written.
+    drop(writeln!(io::stderr(), "{PANICKED}{json}"));
+    std::process::exit(PANIC_STATUS);
+}
+
+/// Separates the panic at the end of an output, if there is one, from the rest.
+pub(crate) fn panic_at_end(output: &str) -> (Option<Panic>, &str) {
+    let (rest, last) = output.rsplit_once('\n').unwrap_or(("", output));
+    match last.strip_prefix(PANICKED).and_then(|json| serde_json::from_str(json).ok()) {
+        Some(panic) => (Some(panic), rest),
+        None => (None, output),
+    }
+}
 
 /// Returns whether a child that has not been reaped has ended.
 pub(crate) fn has_ended(child: Pid) -> bool {
@@ -42,6 +68,19 @@ pub(crate) fn last_output(log: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_panic_is_the_last_line_of_a_log() {
+        let (process, life) = (faultline_core::ProcessId(3), faultline_core::Life(2));
+        let (at, handled) = (faultline_core::Time(7), faultline_core::fault::Handled::Timeout);
+        let (message, place) = ("a\nb".into(), "src/lib.rs:1:2".into());
+        let panic = Panic { process, life, at, handled, message, place };
+        let output = format!("before\n{PANICKED}{}", serde_json::to_string(&panic).unwrap());
+        assert_eq!(panic_at_end(&output), (Some(panic), "before"));
+        for other in ["", "before", "panicked: no", "panicked: {}\nafter"] {
+            assert_eq!(panic_at_end(other), (None, other));
+        }
+    }
 
     #[test]
     fn only_the_end_of_a_log_is_read() {

@@ -35,7 +35,7 @@ use faultline_core::fault::Outcome;
 use faultline_trace::manifest::{BackendKind, Expected};
 use faultline_trace::{Bundle, BundleError, Manifest};
 
-pub use faultline_supervisor::MemoryBound;
+pub use faultline_supervisor::{MemoryBound, panics};
 
 pub use backend::{Backend, ComputeExpected, PreparedRun, RunEnd};
 pub use memory::{BYTES_PER_FACT, bound_memory, memory_bound};
@@ -161,7 +161,7 @@ impl<'a> Session<'a> {
         let draft = self.draft_of(setup, BackendKind::Simulate);
         let (ended, trace) = simulator.play(setup, &draft, None);
         let mut run = UnjudgedRecording::of_ended(draft, ended, trace);
-        if run.manifest.outcome != Some(Outcome::Interrupted) {
+        if compares_results(&run.manifest) {
             run.manifest.expected = expected();
         }
         run
@@ -223,7 +223,7 @@ impl<'a> Session<'a> {
             bundle.write_trace(trace).map_err(SessionError::Record)?;
         }
         ended.complete(&mut manifest);
-        if manifest.outcome != Some(Outcome::Interrupted) {
+        if compares_results(&manifest) {
             let setup = setup.clone();
             match backend.expected(Box::new(move || manifest::expected(&setup))) {
                 Some(expected) => manifest.expected = expected,
@@ -259,6 +259,12 @@ impl<'a> Session<'a> {
             None => with_setup(self.federation, self.seed, visitor),
         }
     }
+}
+
+/// Returns whether the results of a run that has just ended may be compared with expected ones. If the code of a process
+/// panicked, computing expected results could panic as well.
+fn compares_results(manifest: &Manifest) -> bool {
+    !matches!(manifest.outcome, Some(Outcome::Interrupted | Outcome::Panicked(_)))
 }
 
 /// Drafts the manifest, for any protocol.

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use faultline_catalog::{Hosted, Setup};
 use faultline_core::Time;
 use faultline_sim::{Simulation, Stats};
+use faultline_supervisor::panics::caught;
 use faultline_supervisor::{MemoryBound, Status};
 use faultline_trace::manifest::{BackendKind, Expected};
 use faultline_trace::{BundleError, Manifest, Record, Recorder, Sink, Trace};
@@ -119,29 +120,34 @@ impl<'a> Simulator<'a> {
         }
         let mut events = 0;
         let mut pace = Pace::new(&memory);
-        while simulation.step() {
-            if observer.borrow().is_interrupted() {
-                simulation.interrupt();
-                continue;
-            }
-            if pace.is_due() {
-                if let Some(used) = memory.reached(facts.get(), || simulation.contents()) {
-                    simulation.exhaust(used);
+        let steps = || {
+            while simulation.step() {
+                if observer.borrow().is_interrupted() {
+                    simulation.interrupt();
                     continue;
                 }
-                pace.measured(memory.last_used());
+                if pace.is_due() {
+                    if let Some(used) = memory.reached(facts.get(), || simulation.contents()) {
+                        simulation.exhaust(used);
+                        continue;
+                    }
+                    pace.measured(memory.last_used());
+                }
+                events += 1;
+                if events < LOOK_EVERY {
+                    continue;
+                }
+                events = 0;
+                let now = simulation.now();
+                let moment = SimulationView { now, status: &mut || simulation.status() };
+                let continues = observer.borrow_mut().continues(moment);
+                if !continues || simulation.stats().events >= self.most_events {
+                    simulation.interrupt();
+                }
             }
-            events += 1;
-            if events < LOOK_EVERY {
-                continue;
-            }
-            events = 0;
-            let now = simulation.now();
-            let moment = SimulationView { now, status: &mut || simulation.status() };
-            let continues = observer.borrow_mut().continues(moment);
-            if !continues || simulation.stats().events >= self.most_events {
-                simulation.interrupt();
-            }
+        };
+        if let Err(panic) = caught(steps) {
+            simulation.panicked(panic);
         }
         let run = simulation.run();
         memory.make_room(facts.get());

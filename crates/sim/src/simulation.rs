@@ -7,12 +7,13 @@ use std::mem;
 use std::sync::Arc;
 
 use faultline_core::application::{Job, Wire};
-use faultline_core::fault::MemoryUse;
+use faultline_core::fault::{Handled, MemoryUse, Panic};
 use faultline_core::process::{ActionOf, In, PacketOf};
 use faultline_core::{
     Action, ClusterId, Event, Fact, FactKind, FactKinds, FactNo, Image, Life, LifeStart, Membership,
-    MembershipVersion, Process, ProcessId, Time, To, Trigger,
+    MembershipVersion, Packet, Process, ProcessId, Time, To, Trigger,
 };
+use faultline_supervisor::panics::{handled_last, handles};
 use faultline_supervisor::{FaultAccount, Order, Outcome, Report, Status, Supervisor, process_seed};
 use faultline_trace::Sink;
 use faultline_trace::inputs::InputObserver;
@@ -40,6 +41,7 @@ pub struct Simulation<'s, P: Process, S> {
     pub(crate) federation: Membership,
 
     pub(crate) now: Time,
+    instant: Instant,
     pub(crate) queue: Queue<SimEvent<P>>,
     /// Indexed by process, like the next two fields.
     pub(crate) sim_processes: Vec<SimProcess<P>>,
@@ -74,6 +76,47 @@ pub struct Simulation<'s, P: Process, S> {
     pub(crate) orders: Vec<Order>,
 }
 
+/// The events at the current instant.
+///
+/// Virtual time that stands still never ends a run, because its deadline is a virtual time, too. Without a limit, for
+/// example, a timer in the past would expire forever.
+#[derive(Clone, Copy, Debug, Default)]
+struct Instant {
+    /// The number of events before the instant.
+    before: u64,
+    /// The number of arrivals of application messages, and of results of its computations.
+    of_application: u64,
+    /// The number of all other events.
+    others: u64,
+}
+
+impl Instant {
+    /// The number of events that an instant may have in any run.
+    const MOST: u64 = 100_000;
+    /// The number of events that an instant may have, in addition, for each process.
+    const MOST_PER_PROCESS: u64 = 10_000;
+    /// How many times as many events an instant may have if they belong to the application.
+    const APPLICATION: u64 = 100;
+
+    fn count(&mut self, is_of_application: bool) {
+        self.of_application += u64::from(is_of_application);
+        self.others += u64::from(!is_of_application);
+    }
+
+    fn events(&self) -> u64 {
+        self.of_application + self.others
+    }
+
+    /// Returns whether the run makes no progress. An instant may have as many events as the run had before it, because
+    /// everything that a link held arrives when the link heals. A program that takes no time, on links without latency,
+    /// runs in one instant, but never without end.
+    fn is_endless(&self, processes: usize) -> bool {
+        let most = Instant::MOST + Instant::MOST_PER_PROCESS * processes as u64;
+        self.others > most + self.before + self.of_application
+            || self.events() > most * Instant::APPLICATION + self.before
+    }
+}
+
 /// Data about a process that every sender needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address {
@@ -102,6 +145,20 @@ pub(crate) enum SimEvent<P: Process> {
     Timer(ProcessId),
     Report(Box<Report>),
     SupervisorTimer,
+}
+
+impl<P: Process> SimEvent<P> {
+    /// Returns whether an application message arrives, or a result of the application's computation.
+    #[inline(always)]
+    fn is_of_application(&self) -> bool {
+        match self {
+            SimEvent::Arrival(flight) | SimEvent::Handled(flight) => {
+                matches!(flight.packet, Packet::Application { .. })
+            }
+            SimEvent::Due(_, _, due) => matches!(due, Due::Computed(_)),
+            _ => false,
+        }
+    }
 }
 
 /// The outcome of a simulation.
@@ -154,6 +211,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
             paranoid,
             defects,
             now: Time::ZERO,
+            instant: Instant::default(),
             queue: Queue::new(),
             sim_processes: (0..processes).map(|_| SimProcess::new()).collect(),
             storages: (0..processes).map(|_| Storage::new()).collect(),
@@ -213,8 +271,15 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         }
         let (at, happening) = self.queue.pop().expect("events are pending until the run is over");
         debug_assert!(at >= self.now);
+        if at > self.now {
+            self.instant = Instant { before: self.stats.events, ..Instant::default() };
+        }
         self.now = at;
         self.stats.events += 1;
+        self.instant.count(happening.is_of_application());
+        if self.instant.others > Instant::MOST || self.instant.of_application > Instant::MOST {
+            self.end_if_endless();
+        }
         match happening {
             SimEvent::Arrival(flight) if self.processors.is_some() => self.handle(flight),
             SimEvent::Arrival(flight) | SimEvent::Handled(flight) => self.arrive(flight),
@@ -244,6 +309,23 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     /// Ends the run as interrupted.
     pub fn interrupt(&mut self) {
         self.report(Report::Interrupted);
+    }
+
+    /// Ends the run because the code of a process panicked.
+    pub fn panicked(&mut self, panic: Arc<Panic>) {
+        self.report(Report::Ended(Outcome::Panicked(panic)));
+    }
+
+    /// Ends the run if virtual time stands still.
+    #[cold]
+    fn end_if_endless(&mut self) {
+        if self.instant.is_endless(self.sim_processes.len()) {
+            // Only processes can cause events without end.
+            let last = handled_last().map(|(process, _, _, handled)| (process, handled));
+            let (process, handled) = last.unwrap_or((ProcessId(0), Handled::Start));
+            let events = self.instant.events();
+            self.report(Report::Ended(Outcome::Stalled { process, handled, events }));
+        }
     }
 
     /// Ends the run because the program reached its memory limit.
@@ -426,6 +508,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
                 let jobs = &mut self.sim_processes[process.index()].jobs;
                 let index = jobs.iter().position(|&(it, _)| it == no).expect("a job returns only once");
                 let (_, job) = jobs.swap_remove(index);
+                handles(process, self.sim_processes[process.index()].life, self.now, Handled::Job(no));
                 self.feed(process, Event::Computed(no, job.run()));
             }
             Input::Due(Due::Membership) => self.meet(process),
@@ -468,6 +551,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
             };
             let mut actions = mem::take(&mut self.actions);
             let life = sim_process.life;
+            handles(process, life, self.now, Handled::Start);
             if let Some(recorder) = &mut self.recorder {
                 recorder.started(self.now, &start);
             }
@@ -488,6 +572,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     /// Passes an event to a process, and performs the process's actions.
     #[inline(always)]
     fn feed(&mut self, process: ProcessId, event: In<P>) {
+        handles(process, self.sim_processes[process.index()].life, self.now, event.handled());
         if self.recorder.is_some() {
             return self.feed_recorded(process, event);
         }

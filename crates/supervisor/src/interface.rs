@@ -164,6 +164,8 @@ pub enum Report {
     Timeout,
     /// The program that performs the run reached its memory limit.
     OutOfMemory(Arc<MemoryUse>),
+    /// The driver cannot continue the run.
+    Ended(Outcome),
 }
 
 /// An order from the supervisor to its driver. Orders are performed in sequence.

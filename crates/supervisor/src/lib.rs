@@ -10,6 +10,7 @@ mod failure_detector;
 mod faults;
 mod interface;
 mod memory;
+pub mod panics;
 mod presence;
 mod supervisor;
 

@@ -350,6 +350,7 @@ impl Supervisor {
             Report::Changed(change) => self.change(change, now, out),
             Report::Interrupted => self.end(Outcome::Interrupted, out),
             Report::OutOfMemory(used) => self.end(Outcome::OutOfMemory(used), out),
+            Report::Ended(outcome) => self.end(outcome, out),
             Report::Timeout => {
                 if self.unannounced {
                     self.announce(now, out);

@@ -323,7 +323,7 @@ impl Bcs {
             return; // unless its send was undone, its sender re-sends it
         }
         let is_ahead = message.stamp.epoch > self.epoch || !matches!(self.phase, Phase::Running);
-        if is_ahead || self.taking.is_some() {
+        if (is_ahead || self.taking.is_some()) && !self.has(Defect::DeliversWhileHeld) {
             self.waiting.push(message);
         } else {
             self.arrived(message, now, host);

@@ -36,6 +36,8 @@ pub enum Defect {
     NewestRestored,
     /// A process agrees to a line before its decision to roll back is durable.
     DecisionNotDurable,
+    /// A message that arrives while the application is held is delivered, which panics.
+    DeliversWhileHeld,
 }
 
 impl Default for Parameters {

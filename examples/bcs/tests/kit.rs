@@ -67,6 +67,11 @@ fn the_line_must_have_one_index() {
 }
 
 #[test]
+fn a_message_must_wait_while_the_application_is_held() {
+    is_found(Defect::DeliversWhileHeld, Property::NoPanic);
+}
+
+#[test]
 fn a_decision_to_roll_back_must_be_durable() {
     is_found(Defect::DecisionNotDurable, Property::NoGhost);
 }

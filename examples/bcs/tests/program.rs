@@ -53,6 +53,21 @@ fn a_defect_is_found_and_shrunk() {
 }
 
 #[test]
+fn a_panic_is_a_violation_on_real_processes() {
+    let place = tempfile::tempdir().unwrap();
+    run(&place, &[0], &["validate", "federation.yaml"]);
+    let text = fs::read_to_string(place.path().join("federation.yaml")).unwrap();
+    let text = text.replace("custom: { name: bcs,", "custom: { name: bcs, defect: deliversWhileHeld,");
+    fs::write(place.path().join("panics.yaml"), text).unwrap();
+    for backend in ["local", "simulate"] {
+        let said = run(&place, &[1], &["run", "panics.yaml", "--backend", backend, "--out", backend]);
+        assert!(said.contains("FAIL") && said.contains(" panicked at "), "{said}");
+        let checked = run(&place, &[1], &["check", backend]);
+        assert!(checked.contains(" while it handled ") && checked.contains(".rs:"), "{checked}");
+    }
+}
+
+#[test]
 fn random_schedules_are_clean() {
     let place = tempfile::tempdir().unwrap();
     run(&place, &[0], &["fuzz", "--protocol", "bcs", "--runs", "2000"]);

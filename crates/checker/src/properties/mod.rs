@@ -33,6 +33,7 @@ mod members_agree;
 mod neighbours_only;
 mod no_ghost;
 mod no_loss;
+mod no_panic;
 mod one_host;
 mod one_life;
 mod one_owner;
@@ -55,6 +56,7 @@ mod sent_once;
 mod stalled;
 mod strictly_required;
 mod tasks_once;
+mod time_advances;
 mod unplanned_failure;
 mod unrecoverable_justified;
 mod valid_checkpoints;
@@ -107,6 +109,8 @@ pub(crate) const ALL: &[fn(&History<'_>) -> Findings] = &[
     one_life::check,
     one_host::check,
     unplanned_failure::check,
+    no_panic::check,
+    time_advances::check,
     forced_by_news::check,
     checkpoints_spaced::check,
     sent_once::check,

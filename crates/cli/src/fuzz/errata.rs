@@ -26,7 +26,7 @@ use crate::journal::{Head, RUNS, ResultJournal};
 use crate::{files, interrupt, output};
 
 /// The effort spent on shrinking a counterexample. It is high, because the page is read more often than it is written.
-const STEPS: Steps = Steps { seeds: 24, trials: 20_000, last: 2_000 };
+const STEPS: Steps = Steps { seeds: 24, trials: 20_000, events: 1_000_000_000, last: 2_000 };
 
 /// A published protocol with errata.
 struct Paper {

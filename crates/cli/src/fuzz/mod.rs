@@ -11,7 +11,8 @@ use std::sync::{Mutex, Once, PoisonError};
 
 use faultline_catalog::defect;
 use faultline_checker::Verdict;
-use faultline_fuzz::{ProtocolName, Scenario, Shares, run, seed_under_way};
+use faultline_fuzz::{ProtocolName, Scenario, Shares, run, seed_under_way, stop_when};
+use faultline_session::panics::is_caught;
 use miette::miette;
 use serde::Serialize;
 
@@ -44,6 +45,7 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
         )));
     }
     let interrupted = interrupt::flag();
+    stop_when(interrupted.clone());
     if arguments.table {
         return table::table(arguments, &interrupted);
     }
@@ -94,15 +96,19 @@ type RepeatOptions = Box<dyn Fn(u64) -> Option<String> + Send>;
 /// The options of the search in progress.
 static SEARCHED: Mutex<Option<RepeatOptions>> = Mutex::new(None);
 
-/// Installs a hook that, if a protocol panics, prints the seed and how to reproduce the panic. Later calls change only
-/// the options.
+/// Installs a hook that, if the program panics, prints the seed and how to reproduce the panic. A panic of a process is
+/// a violation instead, unless the program was built with `panic = "abort"`. Later calls change only the options.
 fn print_seed_on_panic(options: impl Fn(u64) -> Option<String> + Send + 'static) {
     static SET: Once = Once::new();
     *SEARCHED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(options));
     SET.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
+            let is_caught = is_caught();
             before(panic);
+            if is_caught {
+                return;
+            }
             let searched = SEARCHED.lock().unwrap_or_else(PoisonError::into_inner);
             let Some((seed, options)) = seed_under_way().zip(searched.as_ref()) else { return };
             match options(seed) {
@@ -143,9 +149,10 @@ impl<'a> Report<'a> {
         let (verdict, reason) = match finding {
             Some(_) => (Verdict::Fail, None),
             None if !open.is_empty() => (Verdict::Unknown, Some(open.join("; "))),
-            None => match search.unusual() {
-                unusual if unusual.is_empty() => (Verdict::Pass, None),
-                unusual => (Verdict::Fail, Some(unusual.join("; "))),
+            None => match (search.unusual(), search.inconclusive()) {
+                (unusual, _) if !unusual.is_empty() => (Verdict::Fail, Some(unusual.join("; "))),
+                (_, open) if !open.is_empty() => (Verdict::Unknown, Some(open.join("; "))),
+                _ => (Verdict::Pass, None),
             },
         };
         Report {

@@ -5,7 +5,9 @@ use std::io::{self, ErrorKind};
 use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,7 +15,7 @@ use faultline_catalog::{Defect, SetupError};
 use faultline_console::place::RUNS;
 use faultline_fuzz::{
     BLOCK, Coverage, MomentCoverage, Observed, ProtocolName, Scenario, directed_scenario, is_directed,
-    repeats, run,
+    repeats, run_until_stopped,
 };
 use faultline_report::explain::count;
 use faultline_sim::in_order;
@@ -29,6 +31,12 @@ use crate::journal::{Head, replace};
 
 /// The interval at which the state of a search is saved, in case the program is killed.
 const KEPT_EVERY: Duration = Duration::from_secs(5);
+
+/// The interval between two checks whether the search is over, while no schedule ends.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// The time after which a schedule that has not ended is worth mentioning.
+const LONG: Duration = Duration::from_secs(10);
 
 /// A search, with its results so far.
 pub(super) struct Search<'a> {
@@ -47,9 +55,18 @@ pub(super) struct Search<'a> {
     pub(super) title: String,
     /// The coverage before the schedule whose violation ended the search.
     before_last: Option<Coverage>,
+    /// The schedule that had not ended when the search ended, although it had run for a long time.
+    unfinished: Option<Unfinished>,
     /// A description of what filled the memory in the first schedule that reached the memory limit since the search was
     /// started or resumed.
     filled_memory: Option<String>,
+}
+
+/// A schedule that has not ended.
+struct Unfinished {
+    seed: u64,
+    /// The time since the schedules before it have ended.
+    since: Duration,
 }
 
 /// Identifies a search when it is resumed. The number of schedules is not part of the identity.
@@ -84,6 +101,7 @@ impl<'a> Search<'a> {
             is_kept: false,
             title: defect.map(|it| it.to_string()).unwrap_or_default(),
             before_last: None,
+            unfinished: None,
             filled_memory: None,
         }
     }
@@ -95,13 +113,23 @@ impl<'a> Search<'a> {
             Some(span) => (self.took < Duration::from_nanos(span.0.0), count(runs, "schedule")),
             None => (runs < self.arguments.runs, format!("{runs} of {} schedules", self.arguments.runs)),
         };
-        is_short.then(|| {
-            let why = match self.interrupted.load(Ordering::Relaxed) {
-                true => "interrupted".to_owned(),
-                false => format!("{} is the last seed", u64::MAX),
-            };
-            format!("the search ended after {schedules}: {why}")
-        })
+        let why = match &self.unfinished {
+            Some(Unfinished { seed, since }) => format!(
+                "the schedule of seed {seed} did not end within {:.0} s; to repeat it: {}",
+                since.as_secs_f64(),
+                self.command_of(*seed)
+            ),
+            None if runs == 0 && !is_short => "none ended in this time; use a longer `--for`".to_owned(),
+            None if !is_short => return None,
+            None if self.interrupted.load(Ordering::Relaxed) => "interrupted".to_owned(),
+            None => format!("{} is the last seed", u64::MAX),
+        };
+        Some(format!("the search ended after {schedules}: {why}"))
+    }
+
+    /// Returns the command that runs a single schedule.
+    fn command_of(&self, seed: u64) -> String {
+        format!("faultline fuzz --seed {seed}{}", self.repeat_options())
     }
 
     /// Returns how many schedules reached the memory limit, if any.
@@ -120,6 +148,11 @@ impl<'a> Search<'a> {
     /// defect is enabled.
     pub(super) fn unusual(&self) -> Vec<String> {
         if self.defect.is_some() { Vec::new() } else { self.coverage.shares().unusual() }
+    }
+
+    /// Describes why the search says too little about a protocol. Returns nothing if a defect is enabled.
+    pub(super) fn inconclusive(&self) -> Vec<String> {
+        if self.defect.is_some() { Vec::new() } else { self.coverage.shares().inconclusive() }
     }
 
     /// Runs schedules until the first violation or the requested end. Returns the violation, if any.
@@ -234,20 +267,29 @@ impl<'a> Search<'a> {
         let is_directed = move |seed| defect.is_none() && !is_custom && is_directed(seed);
         let options = self.repeat_options();
         print_seed_on_panic(move |seed| (!is_directed(seed)).then(|| options.clone()));
-        let work = |seed, steering: &MomentCoverage| {
+        let (protocol, twice, set) = (arguments.protocol, arguments.twice, arguments.set.clone());
+        let work = move |seed, steering: &MomentCoverage| {
             if is_directed(seed) {
-                let scenario = directed_scenario(seed, arguments.protocol, steering)?;
-                let observed = observe(scenario.clone(), arguments.twice)?;
+                let scenario = directed_scenario(seed, protocol, steering)?;
+                let observed = observe(scenario.clone(), twice)?;
                 return Ok(observed.of_directed(scenario));
             }
-            let scenario = Scenario::new(seed, arguments.protocol, defect).set(&arguments.set);
-            observe(scenario, arguments.twice)
+            observe(Scenario::new(seed, protocol, defect).set(&set), twice)
         };
+        let work = Arc::new(work);
         let kept = self.is_kept.then(|| (self.kept(), self.head()));
         let mut kept_at = begun;
         let (coverage, interrupted) = (&mut self.coverage, self.interrupted);
         let (before_last, filled_memory) = (&mut self.before_last, &mut self.filled_memory);
+        let is_over = || {
+            let is_late = arguments.span.is_some_and(|it| begun.elapsed() >= Duration::from_nanos(it.0.0));
+            is_late || interrupted.load(Ordering::Relaxed)
+        };
         let mut take_next = |observed: Result<Observed, SetupError>, coverage: &mut Coverage| {
+            if interrupted.load(Ordering::Relaxed) {
+                // The interruption may have ended this schedule.
+                return ControlFlow::Break(None);
+            }
             let observed = match observed {
                 Ok(observed) => observed,
                 Err(error) => return ControlFlow::Break(Some(error)),
@@ -268,8 +310,7 @@ impl<'a> Search<'a> {
             }
             coverage.add(&observed);
             ticker.tick(coverage);
-            let over = arguments.span.is_some_and(|span| begun.elapsed() >= Duration::from_nanos(span.0.0));
-            if is_last || over || interrupted.load(Ordering::Relaxed) {
+            if is_last || is_over() {
                 return ControlFlow::Break(None);
             }
             ControlFlow::Continue(())
@@ -280,8 +321,19 @@ impl<'a> Search<'a> {
             let count = left.min(BLOCK - coverage.runs() % BLOCK);
             let steering = coverage.steering().clone();
             let seeds = (from..=u64::MAX).take(usize::try_from(count).unwrap_or(usize::MAX));
-            let work = |seed| work(seed, &steering);
-            flow = in_order(self.jobs, seeds, work, |observed| take_next(observed, coverage));
+            let work = work.clone();
+            let work = move |seed| work(seed, &steering);
+            let mut ended_at = Instant::now();
+            let mut ended = 0;
+            flow = unless(is_over, self.jobs, seeds, work, |observed| {
+                (ended_at, ended) = (Instant::now(), ended + 1);
+                take_next(observed, coverage)
+            })
+            .unwrap_or_else(|| {
+                let since = ended_at.elapsed();
+                self.unfinished = (since >= LONG).then_some(Unfinished { seed: from + ended, since });
+                ControlFlow::Break(None)
+            });
             (next, left) = (from.checked_add(count), left - count);
         }
         drop(ticker);
@@ -289,6 +341,41 @@ impl<'a> Search<'a> {
         match flow {
             ControlFlow::Break(Some(error)) => Err(files::unfit(error)),
             _ => Ok(()),
+        }
+    }
+}
+
+/// Applies `work` to `seeds` on other threads, and passes the results to `take` in the order of the seeds. Returns
+/// `None` if `is_over` returns `true` before all results are available. Schedules that have not ended by then are
+/// abandoned, because a defective protocol may never return. Their threads end with them or with the program.
+fn unless<R: Send + 'static, B: Send + 'static>(
+    is_over: impl Fn() -> bool,
+    jobs: NonZero<usize>,
+    seeds: impl Iterator<Item = u64> + Send + 'static,
+    work: impl Fn(u64) -> R + Send + Sync + 'static,
+    mut take: impl FnMut(R) -> ControlFlow<B>,
+) -> Option<ControlFlow<B>> {
+    let (sender, results) = sync_channel(1);
+    let searching = thread::spawn(move || {
+        // The receiver is gone once the search is over.
+        let send =
+            |result| sender.send(result).map_or(ControlFlow::Break(()), |()| ControlFlow::Continue(()));
+        let _: ControlFlow<()> = in_order(jobs, seeds, work, send);
+    });
+    loop {
+        match results.recv_timeout(LOOK_EVERY) {
+            Ok(result) => {
+                let flow = take(result);
+                if flow.is_break() {
+                    return Some(flow);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) if is_over() => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => match searching.join() {
+                Ok(()) => return Some(ControlFlow::Continue(())),
+                Err(panic) => std::panic::resume_unwind(panic),
+            },
         }
     }
 }
@@ -316,7 +403,61 @@ fn remove(path: &Path) -> io::Result<()> {
 /// Runs a scenario, and repeats it if its seed belongs to the share that is run twice.
 fn observe(scenario: Scenario, twice: u8) -> Result<Observed, SetupError> {
     let again = scenario.seed % 100 * 61 % 100 < u64::from(twice);
-    let trial = run(scenario)?;
+    let trial = run_until_stopped(scenario)?;
     let repeated = if again { repeats(&trial)? } else { None };
     Ok(Observed::new(&trial, repeated))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    /// Searches ten seeds, of which `endless` never ends. Returns the results, and how the search ended.
+    fn search(endless: Option<u64>, jobs: usize) -> (Vec<u64>, Option<ControlFlow<()>>) {
+        let begun = Instant::now();
+        // The schedule ends with this function, so that no thread outlives the test.
+        let (keep, kept) = channel::<()>();
+        let kept = std::sync::Mutex::new(kept);
+        let work = move |seed| {
+            if Some(seed) == endless {
+                let _ = kept.lock().expect("no thread panics").recv();
+            }
+            seed
+        };
+        let mut results = Vec::new();
+        let is_over = || begun.elapsed() > Duration::from_millis(300);
+        let jobs = NonZero::new(jobs).expect("at least one");
+        let flow = unless(is_over, jobs, 0..10, work, |result| {
+            results.push(result);
+            ControlFlow::Continue(())
+        });
+        assert!(begun.elapsed() < LONG, "the search waits for a schedule");
+        drop(keep);
+        (results, flow)
+    }
+
+    #[test]
+    fn a_search_ends_in_the_middle_of_a_schedule() {
+        for jobs in [1, 3] {
+            assert_eq!(search(None, jobs), (Vec::from_iter(0..10), Some(ControlFlow::Continue(()))));
+            assert_eq!(search(Some(4), jobs), (vec![0, 1, 2, 3], None));
+        }
+    }
+
+    #[test]
+    fn a_violation_ends_a_search() {
+        let jobs = NonZero::<usize>::MIN;
+        let flow = unless(
+            || false,
+            jobs,
+            0..10,
+            |seed| seed,
+            |it| {
+                if it == 3 { ControlFlow::Break(it) } else { ControlFlow::Continue(()) }
+            },
+        );
+        assert_eq!(flow, Some(ControlFlow::Break(3)));
+    }
 }

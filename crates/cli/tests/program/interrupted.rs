@@ -133,15 +133,17 @@ fn a_killed_search_continues_from_its_last_saved_state() {
     wait_until(|| place.path(kept).exists(), || "the search is not kept".to_owned());
     child.kill().unwrap();
     child.wait().unwrap();
-    let state: Value = serde_json::from_slice(&fs::read(place.path(kept)).unwrap()).unwrap();
+    let state = || serde_json::from_slice::<Value>(&fs::read(place.path(kept)).unwrap()).unwrap();
+    let runs = |coverage: &Value| coverage["runs"].as_u64().unwrap();
+    let before = runs(&state()[1]);
     let child = begun(&place, &[&fuzz[..], &["--format", "json", "--resume"]].concat());
-    wait_until(|| handles_interrupts(&child), || "the search does not handle signals".to_owned());
+    wait_until(|| runs(&state()[1]) > before, || "the search does not continue".to_owned());
     signal(&child, "TERM");
     let cut = child.wait_with_output().unwrap();
     assert_eq!(cut.status.code(), Some(3), "{}", text(&cut.stderr));
     let report: Value = serde_json::from_slice(&cut.stdout).unwrap();
-    let runs = |coverage: &Value| coverage["runs"].as_u64().unwrap();
-    assert!(runs(&report["coverage"]) > runs(&state[1]), "{report} {state}");
+    assert_eq!(report["runsBefore"], before);
+    assert!(runs(&report["coverage"]) > before, "{report}");
 }
 
 #[test]

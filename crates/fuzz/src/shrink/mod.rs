@@ -13,7 +13,7 @@ use faultline_catalog::SetupError;
 use faultline_checker::Property;
 
 use crate::scenario::Scenario;
-use crate::trial::{Trial, run};
+use crate::trial::{Trial, run, run_until_stopped};
 
 /// The effort of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,9 @@ pub struct Steps {
     pub seeds: u64,
     /// The number of trials after which no further candidate is tried.
     pub trials: u64,
+    /// The number of simulator events, in all trials together, after which no further candidate is tried. Without this
+    /// limit, shrinking a run that never ends would take hours.
+    pub events: u64,
     /// The number of seeds with which the smallest federation is run at the end, to find the shortest trace.
     pub last: u64,
 }
@@ -30,7 +33,7 @@ pub struct Steps {
 impl Default for Steps {
     /// Returns limits within which shrinking takes a few seconds on one core.
     fn default() -> Steps {
-        Steps { seeds: 12, trials: 6_000, last: 300 }
+        Steps { seeds: 12, trials: 6_000, events: 100_000_000, last: 300 }
     }
 }
 
@@ -61,21 +64,20 @@ pub fn shrink(
     steps: Steps,
     progress: impl FnMut(u64, &Trial) -> ControlFlow<()>,
 ) -> Result<Shrunk, SetupError> {
-    shrink_by(&run, scenario, property, steps, progress)
+    shrink_by(&run_until_stopped, run(scenario.clone())?, property, steps, progress)
 }
 
-/// Works like [`shrink`], but executes scenarios with `run`.
+/// Works like [`shrink`] for the scenario of this trial, but executes other scenarios with `run`.
 pub(crate) fn shrink_by(
     run: &dyn Fn(Scenario) -> Result<Trial, SetupError>,
-    scenario: &Scenario,
+    best: Trial,
     property: Property,
     steps: Steps,
     mut progress: impl FnMut(u64, &Trial) -> ControlFlow<()>,
 ) -> Result<Shrunk, SetupError> {
-    let best = run(scenario.clone())?;
     assert!(best.violated().any(|it| it == property), "the scenario violates {property:?}");
     let progress = &mut progress;
-    let mut search = Search { run, property, steps, trials: 0, best, progress };
+    let mut search = Search { run, property, steps, trials: 0, events: 0, best, progress };
     let outcome = match search.smallest() {
         Ok(()) => search.shortest(),
         ended => ended,
@@ -93,6 +95,8 @@ struct Search<'a> {
     property: Property,
     steps: Steps,
     trials: u64,
+    /// The number of simulator events in these trials.
+    events: u64,
     best: Trial,
     progress: &'a mut dyn FnMut(u64, &Trial) -> ControlFlow<()>,
 }
@@ -109,7 +113,7 @@ impl Search<'_> {
     fn smallest(&mut self) -> Result<(), Ended> {
         'smaller: loop {
             for federation in candidates::of(&self.best.scenario.federation) {
-                if self.trials >= self.steps.trials {
+                if self.trials >= self.steps.trials || self.events >= self.steps.events {
                     return Ok(());
                 }
                 if !faultline_api::validate(&federation).is_empty() {
@@ -141,6 +145,9 @@ impl Search<'_> {
     fn shortest(&mut self) -> Result<(), Ended> {
         let scenario = self.best.scenario.clone();
         for seed in 0..self.steps.last {
+            if self.events >= self.steps.events + self.steps.events / 10 {
+                break;
+            }
             if let Some(trial) = self.violating(Scenario { seed, ..scenario.clone() })?
                 && trial.trace.len() < self.best.trace.len()
             {
@@ -156,6 +163,7 @@ impl Search<'_> {
         }
         self.trials += 1;
         let trial = (self.run)(scenario).map_err(Ended::Failed)?;
+        self.events += trial.stats.events;
         let violates = trial.violated().any(|it| it == self.property);
         Ok(violates.then_some(trial))
     }

@@ -154,7 +154,7 @@ fn a_failing_scenario_shrinks_to_the_same_small_one_each_time() {
     let defect = Defect::Hc3i(hc3i::Defect::ResendGreater);
     let (seed, property) = first_violation(defect).expect("the defect is found");
     let scenario = Scenario::new(seed, None, Some(defect));
-    let steps = Steps { seeds: 4, trials: 3000, last: 20 };
+    let steps = Steps { seeds: 4, trials: 3000, last: 20, ..Steps::default() };
     let shrunk = shrink(&scenario, property, steps, |_, _| ControlFlow::Continue(())).unwrap();
     let spec = &shrunk.trial.scenario.federation.spec;
     assert!(shrunk.trial.violated().any(|it| it == property));

@@ -3,17 +3,20 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
 use faultline_api::quantity::Duration;
 use faultline_api::resource::{BadStorage, FaultSpec};
 use faultline_catalog::Defect;
-use faultline_checker::Property;
+use faultline_checker::{Property, Verdict};
+use faultline_core::fault::{Handled, Outcome};
 use faultline_core::{Span, node as composite};
-use faultline_fuzz::{ProtocolName, Scenario, run};
+use faultline_fuzz::{ProtocolName, Scenario, Steps, Trial, repeats, run, shrink};
 use faultline_protocols::{cck, chandy_lamport, hc3i, hydee, independent, theft};
+use faultline_session::{Recording, Session, Simulator, UnjudgedRecording};
 use faultline_supervisor as supervisor;
+use faultline_trace::{Bundle, Manifest};
 
 /// Returns the first of 60 seeds at which the property is violated.
 fn first(defect: Defect, protocol: &str, property: Property) -> Option<u64> {
@@ -31,6 +34,58 @@ fn a_rollback_that_the_protocol_calls_a_failure_is_found_if_no_process_failed() 
     for (defect, protocol) in [(of_hc3i, "hc3i"), (of_independent, "independent")] {
         let found = first(defect, protocol, Property::RollbackCaused);
         assert!(found.is_some_and(|it| it < 20), "{protocol}: {found:?}");
+    }
+}
+
+/// Runs schedules of HC3I with a defect until one violates the property, shrinks it, and judges its record again.
+fn found_shrunk_and_checked(defect: hc3i::Defect, property: Property) -> (Trial, Recording) {
+    let defect = Defect::Hc3i(defect);
+    let seed = first(defect, "hc3i", property).expect("it is found");
+    let scenario = Scenario::new(seed, Some("hc3i".parse().unwrap()), Some(defect));
+    let found = run(scenario.clone()).unwrap();
+    assert_eq!(found.judgement.verdict, Verdict::Fail, "{:?}", found.judgement.reasons);
+    assert_eq!(repeats(&found).unwrap(), Some(true));
+    let steps = Steps { seeds: 2, trials: 300, last: 5, ..Steps::default() };
+    let shrunk = shrink(&scenario, property, steps, |_, _| ControlFlow::Continue(())).unwrap().trial;
+    assert!(shrunk.trace.len() < found.trace.len());
+    let place = tempfile::tempdir().unwrap();
+    let bundle = Bundle::create(&place.path().join("found")).unwrap();
+    let manifest = Manifest { federation: shrunk.scenario.to_yaml(), ..shrunk.manifest.clone() };
+    UnjudgedRecording { manifest, trace: shrunk.trace.clone(), is_read: false }.write(&bundle).unwrap();
+    let checked = Recording::read(&bundle).unwrap();
+    assert_eq!((checked.judgement.verdict, &checked.trace.flaws[..]), (Verdict::Fail, &[][..]));
+    assert_eq!(checked.judgement.of(property), shrunk.judgement.of(property));
+    (shrunk, checked)
+}
+
+#[test]
+fn a_run_without_progress_in_virtual_time_is_a_violation() {
+    let (shrunk, checked) = found_shrunk_and_checked(hc3i::Defect::DownNotAwaited, Property::TimeAdvances);
+    let Some(Outcome::Stalled { handled: Handled::Timeout, .. }) = shrunk.manifest.outcome else {
+        panic!("{:?}", shrunk.manifest.outcome)
+    };
+    let text = &checked.judgement.of(Property::TimeAdvances).violations[0].text;
+    assert!(
+        text.starts_with("virtual time stood still at ") && text.ends_with(" handled a timeout"),
+        "{text}"
+    );
+    // Without a limit of events, the run ends as well.
+    let scenario = &shrunk.scenario;
+    let session = Session::new(&scenario.federation).seed(scenario.seed).trusted(scenario.defect);
+    let unlimited = session.simulate(&mut Simulator::new(&mut ())).unwrap();
+    assert_eq!(unlimited.manifest.outcome, shrunk.manifest.outcome);
+}
+
+#[test]
+fn a_panic_of_a_protocol_is_a_violation() {
+    let (shrunk, checked) = found_shrunk_and_checked(hc3i::Defect::DeliversWhileHeld, Property::NoPanic);
+    let Some(Outcome::Panicked(panic)) = &shrunk.manifest.outcome else {
+        panic!("{:?}", shrunk.manifest.outcome)
+    };
+    assert!(matches!(panic.handled, Handled::Message(_)), "{panic}");
+    let text = &checked.judgement.of(Property::NoPanic).violations[0].text;
+    for part in [" panicked at ", " s while it handled ", &panic.message, "crates/"] {
+        assert!(text.contains(part), "{text} does not contain {part}");
     }
 }
 

@@ -305,6 +305,10 @@ rules! {
     UndoneOneTooLate,
     /// A checkpoint begins although a member is down.
     BeginsWithoutMembers,
+    /// A member that is down does not make the others wait for a round.
+    DownNotAwaited,
+    /// A message that arrives during a recovery is delivered, although the application is held.
+    DeliversWhileHeld,
     /// The commit of another attempt is applied.
     AnyAttemptCommitted,
     /// Messages in transit at the cut are not delivered after the commit.

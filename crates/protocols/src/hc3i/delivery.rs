@@ -111,7 +111,9 @@ impl Hc3i {
             "{id:?} of SN {sn:?} arrives at {:?}: a checkpoint waits for what was sent before it",
             self.position
         );
+        let delivers_while_held = self.has(Defect::DeliversWhileHeld);
         match &mut self.phase {
+            Phase::Recovering(_) if delivers_while_held => host.deliver(id, payload),
             Phase::Recovering(_) => self.early.push(Early::Application { id, stamp, payload }),
             _ if future && !keeps_future => {}
             Phase::Running if !future => {

@@ -56,7 +56,8 @@ impl Hc3i {
             lives += u64::from(member.lives());
             down += u64::from(!member.up);
         }
-        if lives + down > self.epoch.lives {
+        let failures = if self.has(Defect::DownNotAwaited) { lives } else { lives + down };
+        if failures > self.epoch.lives {
             self.freeze(host);
         }
         if !self.coordinates() || down > 0 {

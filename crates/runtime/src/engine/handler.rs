@@ -5,10 +5,12 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::Arc;
 
+use faultline_core::fault::Handled;
 use faultline_core::process::{ActionOf, In, Out, PacketOf};
 use faultline_core::{
     Action, Event, Fact, FactKind, JobNo, LifeStart, Membership, Process, ProcessId, Time, To, Trigger,
 };
+use faultline_supervisor::panics::handles;
 use faultline_trace::FactsWriter;
 use faultline_trace::inputs::InputsWriter;
 use tokio::sync::mpsc;
@@ -121,6 +123,7 @@ impl<P: Process + 'static> EventHandler<P> {
             inputs.start::<P>(now, &start).map_err(EngineError::Inputs)?;
         }
         let mut actions = std::mem::take(&mut self.actions);
+        handles(self.me.process, self.me.life, now, Handled::Start);
         self.process = Some(P::start(start, now, &mut actions));
         self.perform(now, actions)?;
         self.handle_own()
@@ -159,6 +162,7 @@ impl<P: Process + 'static> EventHandler<P> {
             inputs.event::<P>(now, &event).map_err(EngineError::Inputs)?;
         }
         let mut actions = std::mem::take(&mut self.actions);
+        handles(self.me.process, self.me.life, now, event.handled());
         process.handle(event, now, &mut actions);
         self.perform(now, actions)
     }

@@ -6,17 +6,21 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use faultline_core::fault::Handled;
 use faultline_core::process::In;
 use faultline_core::{Event, Job, JobNo, Process};
+use faultline_supervisor::panics::handles;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::Stimulus;
 use super::handler::EventHandler;
 use crate::clock::{Clock, pause};
+use crate::transport::Identity;
 
 /// The part of the engine that the main thread shares with the threads that run jobs.
 pub(super) struct JobRunner<P: Process> {
+    me: Identity,
     clock: Clock,
     runtime: Handle,
     inbox: mpsc::UnboundedSender<Stimulus<P>>,
@@ -46,8 +50,9 @@ impl<P: Process + Send + 'static> JobRunner<P> {
         inbox: mpsc::UnboundedSender<Stimulus<P>>,
         handler: EventHandler<P>,
     ) -> Arc<JobRunner<P>> {
+        let me = handler.me;
         let handler = Mutex::new(Some(Box::new(handler)));
-        Arc::new(JobRunner { clock, runtime, inbox, handler, is_main_active: AtomicBool::new(false) })
+        Arc::new(JobRunner { me, clock, runtime, inbox, handler, is_main_active: AtomicBool::new(false) })
     }
 
     /// Takes the handler. Until it is [given back](Self::give_back), results of jobs go to the inbox. Returns `None` if
@@ -78,7 +83,9 @@ impl<P: Process + Send + 'static> JobRunner<P> {
         let _report = PanicReport(&self.inbox);
         let mut next = Some((no, job));
         while let Some((no, job)) = next {
-            let end = self.clock.now() + job.cost();
+            let begin = self.clock.now();
+            let end = begin + job.cost();
+            handles(self.me.process, self.me.life, begin, Handled::Job(no));
             let output = job.run();
             pause(end.since(self.clock.now()));
             next = self.handle(Event::Computed(no, output));

@@ -28,6 +28,7 @@ use tracing::{debug, info};
 use crate::clock::Alarm;
 use crate::control::ToSupervisor;
 use crate::engine::{Engine, EngineError, EngineOutputs, ProcessInputs, ReportedFacts, Stimulus};
+use crate::exits;
 use crate::metrics::exposition::Exposition;
 use crate::secret::{HandshakeError, MAGIC, Secret};
 use crate::storage::{Request, Storage, StoreError};
@@ -196,6 +197,7 @@ pub fn run<P: Process + Send + 'static>(
         // Must come before the creation of other threads, which would stay in the hub.
         namespace::leave_hub(options.process, options.life).map_err(NodeError::Namespace)?;
     }
+    faultline_supervisor::panics::on_panic(exits::end_with);
     let secret = Secret::read_line(io::stdin().lock()).map_err(NodeError::Secret)?;
     let exposition = Arc::new(Exposition::default());
     let (inbox_in, inbox) = mpsc::unbounded_channel();

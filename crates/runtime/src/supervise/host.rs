@@ -33,6 +33,7 @@ use super::totals::Totals;
 use super::{Observer, RunError, RunOptions, RunOutcome, UnexpectedEnd};
 use crate::clock::{Alarm, Clock};
 use crate::control::{self, Directory, DirectoryEntry, Introduction, Setup, ToNode, ToSupervisor};
+use crate::exits::panic_at_end;
 use crate::metrics::Sum;
 use crate::secret::{Ends, Keys, Secret, WrappedKeys};
 
@@ -544,12 +545,19 @@ impl<P: PlaceBackend> Host<'_, P> {
             }
             HostEvent::Ended { process, life, unexpected_end } => {
                 self.removed(process, life);
+                let mut reports = vec![Report::Exited { process, life }];
                 if let Some((status, last_output)) = unexpected_end {
                     warn!(%process, %life, status, "a node ended unexpectedly");
-                    self.check_repeated_failures(process, &status, &last_output);
+                    let (panic, last_output) = panic_at_end(&last_output);
+                    let panic = panic.filter(|it| (it.process, it.life) == (process, life));
+                    match panic {
+                        Some(panic) => reports.push(Report::Ended(Outcome::Panicked(Arc::new(panic)))),
+                        None => self.check_repeated_failures(process, &status, last_output),
+                    }
+                    let last_output = last_output.to_owned();
                     self.collapsed.push(UnexpectedEnd { process, life, status, last_output });
                 }
-                vec![Report::Exited { process, life }]
+                reports
             }
             HostEvent::Stopped(seen) => {
                 self.stopped(&seen);
