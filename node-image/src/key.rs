@@ -1,7 +1,9 @@
 //! The federation's key, read from its file, and the keys derived from it. The federation's key is never printed; the
 //! derived keys are printed on request.
 
+use std::fmt::Display;
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -23,8 +25,7 @@ pub(crate) struct TokenArguments {
 
 /// Prints the token.
 pub(crate) fn print(arguments: &TokenArguments) -> Result<(), CommandError> {
-    println!("{}", token(&arguments.key_file)?);
-    Ok(())
+    print_line(token(&arguments.key_file)?)
 }
 
 /// Print the key of one process, derived from the federation's key, for its agent.
@@ -44,8 +45,12 @@ pub(crate) struct KeyArguments {
 pub(crate) fn print_key(arguments: &KeyArguments) -> Result<(), CommandError> {
     let file = &arguments.key_file;
     let key = supervision::process_key(&read(file)?, &arguments.process);
-    println!("{}", key.map_err(|error| unusable(file, error))?);
-    Ok(())
+    print_line(key.map_err(|error| unusable(file, error))?)
+}
+
+fn print_line(line: impl Display) -> Result<(), CommandError> {
+    writeln!(io::stdout(), "{line}")
+        .map_err(|error| CommandError::machine(format!("cannot write to standard output: {error}")))
 }
 
 /// Reads the key of one process.

@@ -21,13 +21,15 @@ mod shape;
 mod supervise;
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use faultline_catalog::custom::{add_application, add_protocol};
 use faultline_catalog::{CustomApplication, CustomProtocol};
 use faultline_launch::HostError;
+use faultline_runtime::detached::LogOutput;
+use faultline_runtime::interrupt::ignore_file_size_signal;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -101,7 +103,14 @@ impl Node {
         let colours = std::io::stderr().is_terminal();
         let filter = std::env::var("FAULTLINE_LOG").ok().and_then(|it| it.parse::<Targets>().ok());
         let filter = filter.unwrap_or_else(|| Targets::new().with_default(LOGGED));
-        let shown = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(std::io::stderr);
+        ignore_file_size_signal();
+        // The reader of the log must not delay a supervisor or a process.
+        let output = LogOutput::new(true);
+        let shown = output.clone();
+        let shown = tracing_subscriber::fmt::layer()
+            .with_ansi(colours)
+            .log_internal_errors(false)
+            .with_writer(move || shown.clone());
         tracing_subscriber::registry().with(shown.with_filter(filter)).init();
         let done = match arguments.command {
             Command::Agent(arguments) => agent::run(arguments),
@@ -115,10 +124,12 @@ impl Node {
                 error => CommandError::machine(error),
             }),
         };
+        output.finish();
         match done {
             Ok(()) => ExitCode::SUCCESS,
             Err(CommandError { status, text }) => {
-                eprintln!("faultline-node: {text}");
+                // A message about the work must not end the work.
+                drop(writeln!(io::stderr(), "faultline-node: {text}"));
                 status
             }
         }

@@ -1,6 +1,7 @@
 //! `faultline-node supervise`: carries out a run at the places that it is given, stores and judges the record, and then
 //! serves it.
 
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -146,7 +147,8 @@ impl Visitor for Run<'_> {
         let address = api::serve(arguments.api, api).map_err(|error| {
             CommandError::machine(format!("cannot serve the API on {}: {error}", arguments.api))
         })?;
-        println!("{address}");
+        // The reader of standard output may have closed it.
+        drop(writeln!(io::stdout(), "{address}"));
         if is_over {
             let recording = Recording::read(&bundle).map_err(|it| it.to_string());
             return conclude(recording, &bundle, &run_state, &sum, &ended);
@@ -215,17 +217,16 @@ impl Backend for Pods {
     }
 
     fn run<N: Hosted>(&mut self, begun: PreparedRun<'_, N>) -> Result<(RunEnd, Option<Trace>), RunError> {
-        let PreparedRun { setup, bundle, .. } = begun;
+        let PreparedRun { setup, .. } = begun;
         let remote = RemoteOptions {
             run: self.run.clone(),
             keys: self.keys.clone(),
             replace_after: self.replace_after,
             listen: self.listen,
-            files: bundle.description().map_err(RunError::Facts)?,
             sum: self.sum.clone(),
         };
         let (interrupted, change_queue) = (self.ended.clone(), self.change_queue.clone());
-        let mut options = RunOptions { interrupted, change_queue, ..run_options(setup, bundle.dir()) };
+        let mut options = RunOptions { interrupted, change_queue, ..run_options(&begun) };
         // The client that provides the places reports what prevents the start, and a user may be able to
         // remove the cause.
         options.supervisor.start_within = None;

@@ -33,6 +33,7 @@ pub fn draft<N: Hosted>(
     Manifest {
         format: FORMAT,
         tool: env!("CARGO_PKG_VERSION").to_owned(),
+        program: None,
         name: federation.metadata.name.clone().unwrap_or_else(|| "federation".to_owned()),
         backend,
         seed: setup.seed,

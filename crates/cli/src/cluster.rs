@@ -5,6 +5,7 @@ use std::path::Path;
 
 use faultline_clustering::read::{GraphFormat, read};
 use faultline_clustering::{CommunicationGraph, Constraints, Division, SearchResult, find};
+use faultline_console::place::{self, Claim};
 use faultline_experiments::table1::front_chart;
 use faultline_report::explain::count;
 use miette::miette;
@@ -92,7 +93,7 @@ fn divide(
 }
 
 fn write(out: &Path, files: &[(&str, &String)]) -> Result<(), CommandError> {
-    output::directory(out)?;
+    let _claim = Claim::of(place::RESULTS, out)?;
     files.iter().try_for_each(|(name, content)| output::write(out, name, content).map(drop))
 }
 

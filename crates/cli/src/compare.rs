@@ -2,6 +2,7 @@
 
 use faultline_api::Federation;
 use faultline_api::resource::ProtocolSpec;
+use faultline_console::place::{self, Claim};
 use faultline_console::repetition::consecutive;
 use faultline_experiments::compare::{Runs, Settings, compare as run, page, text};
 use faultline_experiments::stored::{ResultStore, RunProgress, StoredResult};
@@ -49,7 +50,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     consecutive(settings.first_seed, settings.seeds)?;
     let interrupted = interrupt::flag();
     let head = Head::of(Compared { federation: federation.clone() });
-    output::directory(out)?;
+    let _claim = Claim::of(place::RESULTS, out)?;
     // Runs on real processes have records of their own instead of a journal.
     let journal = (*backend == ComparedOn::Simulate)
         .then(|| ResultJournal::open(&out.join(RUNS), "comparison", &head, *resume))

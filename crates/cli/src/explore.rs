@@ -9,7 +9,7 @@ use faultline_api::Federation;
 use faultline_api::quantity::Size;
 use faultline_api::resource::Family;
 use faultline_checker::{Property, Verdict};
-use faultline_console::place::{ACTION, check_free, numbered_place, write_record};
+use faultline_console::place::{ACTION, Claim, check_free, write_record};
 use faultline_explore::{
     Bounds, Counterexample, Ending, Exploration, Program, SearchExtent, Storage, explore as search,
     federation, names,
@@ -33,9 +33,8 @@ pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, CommandError
     if let Some(defect) = arguments.defect {
         available(&format!("explore --defect {defect}"))?;
     }
-    if let Some(out) = &arguments.out {
-        check_free(ACTION, out)?;
-    }
+    let claim = arguments.out.as_ref().map(|out| Claim::of(ACTION, out)).transpose()?;
+    claim.as_ref().map_or(Ok(()), |it| check_free(ACTION, it.dir()))?;
     let federation = subject(arguments)?;
     let programs = programs(arguments, &federation)?;
     let interrupted = interrupt::flag();
@@ -291,7 +290,10 @@ impl Finding {
         let names = DisplayNames::new(&found.manifest);
         let history = Timeline::new(&found.trace, &found.manifest);
         let transcript = text(&transcript(&found.trace, &history, &names));
-        let dir = place(arguments, &found.manifest.name);
+        // The directory that the user named was claimed before the search.
+        let new = arguments.out.is_none().then(|| claim(arguments, &found.manifest.name)).transpose()?;
+        let dir = arguments.out.as_deref().or(new.as_ref().map(Claim::dir)).expect("one of them exists");
+        let dir = dir.to_owned();
         let run = UnjudgedRecording { manifest: found.manifest.clone(), trace: found.trace.clone() };
         write_record(&dir, &run)?;
         output::write(&dir, "transcript.txt", &transcript)?;
@@ -309,16 +311,12 @@ impl Finding {
     }
 }
 
-/// Returns the directory that the user named, or a new one.
-fn place(arguments: &ExploreArguments, name: &str) -> PathBuf {
-    if let Some(out) = &arguments.out {
-        return out.clone();
+/// Claims a new directory for the record of a counterexample.
+fn claim(arguments: &ExploreArguments, name: &str) -> Result<Claim, CommandError> {
+    match arguments.defect {
+        Some(defect) => Claim::numbered(&format!("explore-{defect}")),
+        None => Claim::numbered(name),
     }
-    let base = match arguments.defect {
-        Some(defect) => format!("explore-{defect}"),
-        None => name.to_owned(),
-    };
-    numbered_place(&base)
 }
 
 impl Report {

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::command_error::CommandError;
+use crate::output::{note, replace};
 
 /// The name of the journal in the directory of `--out`.
 pub(crate) const RUNS: &str = "runs.jsonl";
@@ -78,7 +79,12 @@ impl ResultJournal {
     pub(crate) fn finish(self, is_complete: bool) -> Result<(), CommandError> {
         let ResultJournal { path, broken, .. } = self;
         if let Some(error) = broken {
-            return Err(CommandError::machine(format!("cannot write to {}: {error}", path.display())));
+            return Err(CommandError::writing(
+                "write to",
+                &path,
+                &error,
+                "specify a writable directory with `--out`",
+            ));
         }
         match is_complete.then(|| fs::remove_file(&path)) {
             Some(Err(error)) => {
@@ -92,21 +98,21 @@ impl ResultJournal {
 /// Prints how many runs of interrupted work are missing, and how to continue it.
 pub(crate) fn print_missing(runs: u64) {
     if runs > 0 {
-        anstream::eprintln!(
+        note(format_args!(
             "interrupted: {} missing; to continue, run the same command with `--resume`",
             if runs == 1 { "1 run is".to_owned() } else { format!("{runs} runs are") }
-        );
+        ));
     }
 }
 
 /// Prints how many runs reached the memory limit, and how to repeat them.
 pub(crate) fn print_out_of_memory(runs: u64) {
     if runs > 0 {
-        anstream::eprintln!(
+        note(format_args!(
             "out of memory: {} reached the limit; to repeat {}, run the same command with `--resume` and a larger `--memory`",
             count(runs, "run"),
             if runs == 1 { "it" } else { "them" }
-        );
+        ));
     }
 }
 
@@ -124,8 +130,9 @@ fn begun<T: Serialize>(path: &Path, work: &str, head: &Head<T>) -> Result<Result
         )));
     }
     let head = serde_json::to_string(head).expect("the first line can be written as JSON") + "\n";
-    let refused =
-        |error| CommandError::path("write", path, error, "specify a writable directory with `--out`");
+    let refused = |error: io::Error| {
+        CommandError::writing("write", path, &error, "specify a writable directory with `--out`")
+    };
     let mut file = File::create(path).map_err(refused)?;
     file.write_all(head.as_bytes()).map_err(refused)?;
     Ok(ResultJournal { path: path.to_owned(), file, broken: None })
@@ -175,13 +182,6 @@ where
     let file = replace(path, &whole).and_then(|()| OpenOptions::new().append(true).open(path));
     let file = file.map_err(|error| unreadable(error.to_string()))?;
     Ok((ResultJournal { path: path.to_owned(), file, broken: None }, results))
-}
-
-/// Replaces a file as a whole: if the program is killed meanwhile, the file has either the old or the new content.
-pub(crate) fn replace(path: &Path, content: &str) -> io::Result<()> {
-    let part = path.with_extension("part");
-    fs::write(&part, content)?;
-    fs::rename(&part, path)
 }
 
 fn lines_of(path: &Path) -> io::Result<impl Iterator<Item = String>> {

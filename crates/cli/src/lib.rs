@@ -56,6 +56,7 @@ use clap::{CommandFactory, Parser};
 use faultline_api::quantity::Size;
 use faultline_console::memory::set_limit;
 use faultline_console::{command_error, interrupt, output, progress, screen};
+use faultline_runtime::interrupt::ignore_file_size_signal;
 
 pub use faultline_api::{quantity, resource};
 pub use faultline_catalog::{CustomApplication, CustomProtocol};
@@ -109,12 +110,15 @@ impl Cli {
     pub fn main(self) -> ExitCode {
         command_error::explain();
         let arguments = Arguments::parse();
-        log::begin(&arguments.command);
+        ignore_file_size_signal();
+        let log = log::begin(&arguments.command);
         let Arguments { command, memory } = arguments;
-        match set_limit(memory).and_then(|()| perform(command, memory)) {
+        let done = set_limit(memory).and_then(|()| perform(command, memory));
+        log.finish();
+        match done {
             Ok(exit) => exit.into(),
             Err(CommandError { exit, report }) => {
-                anstream::eprintln!("{report:?}");
+                output::note(format_args!("{report:?}"));
                 exit.into()
             }
         }

@@ -47,6 +47,11 @@ pub(crate) struct Live {
 }
 
 impl Live {
+    /// Detaches the output from the run, which a terminal that stands still then does not delay.
+    pub(crate) fn detached(self) -> Live {
+        Live { screen: self.screen.detached(), ..self }
+    }
+
     /// Shows the event that a fact represents, if any.
     pub(crate) fn recorded(&mut self, at: Time, process: ProcessId, fact: &Fact) {
         if *fact == Fact::Begun {

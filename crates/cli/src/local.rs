@@ -2,10 +2,11 @@
 //! point of those processes.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::net::TcpListener;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use faultline_api::quantity::Loss;
 use faultline_catalog::Hosted;
@@ -19,13 +20,14 @@ use faultline_shaper::Kernel;
 use faultline_supervisor::Status;
 use faultline_tc::namespace::MOST_PROCESSES;
 use faultline_trace::manifest::{BackendKind, Expected, LinkEntry};
-use faultline_trace::{Manifest, Trace};
+use faultline_trace::{Hash, Manifest, Trace};
 
 use crate::command_error::CommandError;
 use crate::interrupt;
 use crate::live::{Live, View};
 use crate::log;
 use crate::machine::{self, CheckState, Finding};
+use crate::output::note;
 
 /// The maximum number of nodes whose unexpected ends are reported individually.
 const MAX_REPORTED: usize = 3;
@@ -47,16 +49,17 @@ impl Backend for Processes<'_> {
     }
 
     fn run<N: Hosted>(&mut self, begun: PreparedRun<'_, N>) -> Result<(RunEnd, Option<Trace>), CommandError> {
-        let PreparedRun { setup, manifest, bundle } = begun;
+        let PreparedRun { manifest, bundle, .. } = begun;
         let dir = bundle.dir();
         let metrics = self.metrics.clone();
         let info = Some(RunInfo::of(manifest));
         let options =
-            RunOptions { metrics, info, interrupted: self.interrupted.clone(), ..run_options(setup, dir) };
-        let mut live = self.view.live(manifest);
+            RunOptions { metrics, info, interrupted: self.interrupted.clone(), ..run_options(&begun) };
+        let mut live = self.view.live(manifest).detached();
         let run = self.carry_out(options, dir, &mut live);
         live.finish();
         let (ended, collapsed) = ended(run?);
+        let ended = RunEnd { program: program_digest(), ..ended };
         if !self.view.output.quiet {
             report_collapsed(&collapsed, manifest, dir);
         }
@@ -81,10 +84,7 @@ impl Processes<'_> {
                 "this machine is busy (load {detail}): slow processes may be declared failed"
             ));
         }
-        log::record_in(dir).map_err(CommandError::machine)?;
-        let program = std::env::current_exe().map_err(|error| {
-            CommandError::machine(format!("cannot find this program's executable: {error}"))
-        })?;
+        log::record_in(dir).map_err(|error| CommandError::of_machine(&error))?;
         let nodes = options.names.processes.len();
         if self.kernel.is_some() && nodes > MOST_PROCESSES as usize {
             return Err(CommandError::input(miette::miette!(
@@ -102,7 +102,7 @@ impl Processes<'_> {
                 "{reason}"
             )));
         }
-        let command = vec![program.into(), "node".into()];
+        let command = vec![local::THIS_PROGRAM.into(), "node".into()];
         match self.kernel {
             None => local::run(command, options, live),
             Some(kernel) => local::run_in_namespaces(command, options, kernel, live),
@@ -116,21 +116,27 @@ impl Processes<'_> {
                 &error,
                 format!("the logs of all processes are in {}", dir.join("nodes").display()),
             ),
-            _ => CommandError::machine(error),
+            _ => CommandError::of_machine(&error),
         })
     }
+}
+
+/// Returns the digest of the program that this process executes; `None` if it cannot be read.
+fn program_digest() -> Option<Hash> {
+    static DIGEST: OnceLock<Option<Hash>> = OnceLock::new();
+    *DIGEST.get_or_init(|| Hash::of(File::open(local::THIS_PROGRAM).ok()?).ok())
 }
 
 /// Reports the first nodes that ended unexpectedly, with their last output.
 fn report_collapsed(collapsed: &[UnexpectedEnd], manifest: &Manifest, dir: &Path) {
     for it in collapsed.iter().take(MAX_REPORTED) {
         let name = &manifest.processes[it.process.index()].name;
-        anstream::eprintln!("{name}, {}, ended unexpectedly: {}", it.life, it.status);
-        it.last_output.lines().for_each(|line| anstream::eprintln!("  {line}"));
+        note(format_args!("{name}, {}, ended unexpectedly: {}", it.life, it.status));
+        it.last_output.lines().for_each(|line| note(format_args!("  {line}")));
     }
     if collapsed.len() > MAX_REPORTED {
         let more = collapsed.len() - MAX_REPORTED;
-        anstream::eprintln!("and {more} more; see {}", dir.join(log::FILE).display());
+        note(format_args!("and {more} more; see {}", dir.join(log::FILE).display()));
     }
 }
 

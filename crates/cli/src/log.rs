@@ -8,6 +8,8 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use faultline_runtime::detached::LogOutput;
+
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
@@ -22,8 +24,9 @@ pub(crate) const FILE: &str = "run.log";
 /// The log file of the current run.
 static RECORD: Mutex<Option<File>> = Mutex::new(None);
 
-/// Starts logging. By default, warnings are shown, except those of a run on real processes, which are only recorded.
-pub(crate) fn begin(command: &Command) {
+/// Starts logging, and returns the output, which must be finished at the end. By default, warnings are shown, except those
+/// of a run on real processes, which are only recorded.
+pub(crate) fn begin(command: &Command) -> LogOutput {
     let level = match command {
         Command::Run(arguments) if arguments.backend == BackendName::Local => {
             match arguments.output.verbose {
@@ -43,10 +46,18 @@ pub(crate) fn begin(command: &Command) {
         let asked = std::env::var("FAULTLINE_LOG").ok().and_then(|it| it.parse().ok());
         asked.unwrap_or_else(|| otherwise.parse().expect("levels form a valid filter"))
     };
+    let in_real_time = matches!(
+        command,
+        Command::Run(_) | Command::Compare(_) | Command::Reproduce(_) | Command::Node { .. }
+    );
+    let output = LogOutput::new(in_real_time);
+    let shown = output.clone();
     let shown = tracing_subscriber::fmt::layer()
         .without_time()
         .with_ansi(io::stderr().is_terminal())
-        .with_writer(io::stderr)
+        // A message about the work must not end the work.
+        .log_internal_errors(false)
+        .with_writer(move || shown.clone())
         .with_filter(filter(level));
     let recorded = tracing_subscriber::fmt::layer()
         .with_ansi(false)
@@ -55,6 +66,7 @@ pub(crate) fn begin(command: &Command) {
         .with_writer(Record)
         .with_filter(filter(WARNINGS));
     tracing_subscriber::registry().with(shown).with(recorded).init();
+    output
 }
 
 const WARNINGS: &str = "warn";

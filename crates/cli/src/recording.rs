@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use faultline_checker::Strictness;
 use faultline_clustering::CommunicationGraph;
@@ -14,7 +14,7 @@ use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::explain::{explain, time_by_activity};
 use faultline_report::{DisplayNames, Timeline, page, text};
 use faultline_session::{Simulator, UnjudgedRecording};
-use faultline_trace::{Manifest, Trace, export};
+use faultline_trace::{Bundle, Manifest, Trace, export};
 use miette::miette;
 
 use crate::arguments::{CheckArguments, ExplainArguments, ExportArguments, ExportFormat, ReportArguments};
@@ -70,8 +70,12 @@ pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, CommandError> 
     let names = DisplayNames::new(&recording.run.manifest);
     let history = Timeline::new(&recording.run.trace, &recording.run.manifest);
     let diagram = Diagram::new(&history, &names, Limits::default());
-    write(&to, &page::render(recording.recorded()))?;
-    write(&picture, &svg::render(&diagram, svg::Options::default()))?;
+    let (page, drawing) =
+        (page::render(recording.recorded()), svg::render(&diagram, svg::Options::default()));
+    check_replaceable(&arguments.dir, &to, page::is_page)?;
+    check_replaceable(&arguments.dir, &picture, svg::is_diagram)?;
+    write(&to, &page)?;
+    write(&picture, &drawing)?;
     output::print(&format!("{}\n{}\n", to.display(), picture.display()))?;
     Ok(Exit::Pass)
 }
@@ -84,7 +88,7 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, CommandError> 
     for flaw in flaws {
         let named = |process: ProcessId| manifest.processes.get(process.index()).map(|it| it.name.clone());
         let flaw = flaw.describe(|process| named(process).unwrap_or_else(|| process.to_string()));
-        anstream::eprintln!("the record is incomplete: {flaw}");
+        output::note(format_args!("the record is incomplete: {flaw}"));
     }
     warn_if_incomplete(&manifest);
     let out = io::BufWriter::new(io::stdout().lock());
@@ -138,20 +142,20 @@ fn warn_if_incomplete(manifest: &Manifest) {
         Some(_) => "ended before its application finished",
         None => "was cut short",
     };
-    anstream::eprintln!(
+    output::note(format_args!(
         "this run {how} after {}: later facts and messages are missing",
         text::span(manifest.duration.as_secs_f64())
-    );
+    ));
 }
 
 /// Warns if the graph may count messages twice because a re-execution sent them again with another identity.
 fn warn_about_resent(trace: &Trace) {
     let is_of_rerun = |fact: &Fact| matches!(fact, Fact::Sent { id, .. } if id.incarnation > Incarnation(0));
     if trace.streams.values().flatten().any(|(_, fact)| is_of_rerun(fact)) {
-        anstream::eprintln!(
+        output::note(format_args!(
             "this run contains rollbacks, after which processes sent messages again under new identities: such messages \
              count twice in the graph; to avoid this, record a run without faults"
-        );
+        ));
     }
 }
 
@@ -160,7 +164,25 @@ fn application(manifest: &Manifest) -> Vec<(ProcessId, &str)> {
     manifest.ranks().map(|(process, it)| (process, it.name.as_str())).collect()
 }
 
-fn write(path: &PathBuf, content: &str) -> Result<(), CommandError> {
-    fs::write(path, content)
-        .map_err(|error| CommandError::path("write", path, error, "specify another file with `--to`"))
+/// The remedy if a file of a report cannot be written.
+const ANOTHER: &str = "specify another file with `--to`";
+
+/// Checks that a file of a report about the record in `dir` can be written to `path`: the file must not exist, or must be
+/// of an earlier report (`is_ours`).
+fn check_replaceable(dir: &Path, path: &Path, is_ours: fn(&str) -> bool) -> Result<(), CommandError> {
+    let refused = |why: &str| Err(CommandError::path("write", path, why, ANOTHER));
+    if fs::metadata(path).is_ok_and(|it| it.is_file()) {
+        let content = fs::read(path).map_err(|error| CommandError::writing("read", path, &error, ANOTHER))?;
+        if !is_ours(&String::from_utf8_lossy(&content)) {
+            return refused("this file is not part of a report, and would be overwritten");
+        }
+    }
+    if Bundle::open(dir).contains(path) {
+        return refused("this place belongs to the record");
+    }
+    Ok(())
+}
+
+fn write(path: &Path, content: &str) -> Result<(), CommandError> {
+    output::replace(path, content).map_err(|error| CommandError::writing("write", path, &error, ANOTHER))
 }

@@ -1,9 +1,10 @@
 //! `faultline reproduce`: runs a published evaluation, and writes the page, the tables and the figures.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use clap::ValueEnum;
+use faultline_console::place::{self, Claim};
 use faultline_experiments::reproduce::hydee::ping_pong::{CROWD, PAIR, Setting};
 use faultline_experiments::reproduce::{
     Reproduction, Settings, cck, hydee, page, reality, reproduce as repeat, tic,
@@ -61,11 +62,9 @@ pub(crate) fn reproduce(arguments: &ReproduceArguments) -> Result<Exit, CommandE
     }
 }
 
-/// Creates the directory for the results, and returns its path.
-fn place(arguments: &ReproduceArguments, default: &str) -> Result<PathBuf, CommandError> {
-    let out = arguments.out.clone().unwrap_or_else(|| default.into());
-    output::directory(&out)?;
-    Ok(out)
+/// Claims the directory for the results.
+fn claim(arguments: &ReproduceArguments, default: &str) -> Result<Claim, CommandError> {
+    Claim::of(place::RESULTS, arguments.out.as_deref().unwrap_or(Path::new(default)))
 }
 
 fn hydee_table1(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
@@ -75,27 +74,29 @@ fn hydee_table1(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
             "`--resume` has no effect on `hydee-table1`, which simulates no runs"
         )));
     }
-    let out = place(arguments, "faultline-hydee-table1")?;
+    let claim = claim(arguments, "faultline-hydee-table1")?;
+    let out = claim.dir();
     let rows = table1::repeat();
     for row in &rows {
         let name = format!("{}.svg", row.pattern.name().to_lowercase());
-        output::write(&out, &name, &row.chart().file())?;
+        output::write(out, &name, &row.chart().file())?;
     }
-    output::write(&out, "index.html", &table1::page(&rows))?;
+    output::write(out, "index.html", &table1::page(&rows))?;
     output::print(&format!("{}\n{}\n", table1::text(&rows), out.join("index.html").display()))?;
     Ok(if rows.iter().all(table1::Row::agrees) { Exit::Pass } else { Exit::Fail })
 }
 
 fn hc3i(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     let ReproduceArguments { quick, resume, .. } = arguments;
-    let out = place(arguments, "faultline-hc3i")?;
+    let claim = claim(arguments, "faultline-hc3i")?;
+    let out = claim.dir();
     let seeds = arguments.seeds.unwrap_or(if *quick { QUICK_SEEDS } else { SEEDS });
     let settings = Settings { seeds, quick: *quick, jobs: jobs(arguments.jobs) };
     let interrupted = interrupt::flag();
-    let work = Work { out: &out, arguments, interrupted: &interrupted };
+    let work = Work { out, arguments, interrupted: &interrupted };
     let opened = work.open()?;
     // The runs on real processes come first, before this program puts any other load on the machine.
-    let evaluation = Evaluation { out: &out, interrupted: &interrupted, resume: *resume };
+    let evaluation = Evaluation { out, interrupted: &interrupted, resume: *resume };
     let wanted = match (arguments.with_processes, *quick) {
         (false, _) => 0,
         (true, false) => PAIRS,
@@ -114,19 +115,20 @@ fn hc3i(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
             .wrong
             .extend(differ.map(|it| format!("real processes differ from the simulator, seed {}", it.seed)));
     }
-    write_results(&done, &out)
+    write_results(&done, out)
 }
 
 fn hydee(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     let ReproduceArguments { quick, resume, .. } = arguments;
-    let out = place(arguments, "faultline-hydee")?;
+    let claim = claim(arguments, "faultline-hydee")?;
+    let out = claim.dir();
     let seeds = arguments.seeds.unwrap_or(if *quick { HYDEE_QUICK_SEEDS } else { HYDEE_SEEDS });
     let settings = Settings { seeds, quick: *quick, jobs: jobs(arguments.jobs) };
     let interrupted = interrupt::flag();
-    let work = Work { out: &out, arguments, interrupted: &interrupted };
+    let work = Work { out, arguments, interrupted: &interrupted };
     let opened = work.open()?;
     // The runs on real processes come first, before this program puts any other load on the machine.
-    let evaluation = Evaluation { out: &out, interrupted: &interrupted, resume: *resume };
+    let evaluation = Evaluation { out, interrupted: &interrupted, resume: *resume };
     let (few, many) =
         if *quick { (QUICK_PING_PONG, QUICK_PING_PONG) } else { (PING_PONG, CROWDED_PING_PONG) };
     let turns = if *quick { QUICK_TURNS } else { TURNS };
@@ -141,23 +143,24 @@ fn hydee(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
         0 => hydee::reproduce(settings, &measured, store),
         _ => hydee::interrupted(settings, &measured.played, missing),
     })?;
-    write_results(&done, &out)
+    write_results(&done, out)
 }
 
 fn cck(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     let ReproduceArguments { quick, resume, with_processes, .. } = *arguments;
-    let out = place(arguments, "faultline-cck")?;
+    let claim = claim(arguments, "faultline-cck")?;
+    let out = claim.dir();
     let seeds = arguments.seeds.unwrap_or(if quick { CCK_QUICK_SEEDS } else { CCK_SEEDS });
     if !with_processes {
-        return simulated(arguments, &out, seeds, |settings, store| cck::reproduce(settings, None, store));
+        return simulated(arguments, out, seeds, |settings, store| cck::reproduce(settings, None, store));
     }
     let settings = Settings { seeds, quick, jobs: jobs(arguments.jobs) };
     let interrupted = interrupt::flag();
-    let work = Work { out: &out, arguments, interrupted: &interrupted };
+    let work = Work { out, arguments, interrupted: &interrupted };
     let opened = work.open()?;
     // The runs on real processes come first, before this program puts any other load on the machine.
     let turns = if quick { QUICK_TURNS } else { TURNS };
-    let tasks = Evaluation { out: &out, interrupted: &interrupted, resume }.task_times(turns)?;
+    let tasks = Evaluation { out, interrupted: &interrupted, resume }.task_times(turns)?;
     // After an interruption, there are no results.
     let missing = if tasks.is_empty() { u64::from(turns) * cck::costs::runs().len() as u64 } else { 0 };
     let done = work.repeat(opened, |store| {
@@ -165,13 +168,14 @@ fn cck(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
         let done = cck::reproduce(settings, tasks, store);
         Reproduction { missing: done.missing + missing, ..done }
     })?;
-    write_results(&done, &out)
+    write_results(&done, out)
 }
 
 fn tic(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
-    let out = place(arguments, "faultline-tic")?;
+    let claim = claim(arguments, "faultline-tic")?;
+    let out = claim.dir();
     let seeds = arguments.seeds.unwrap_or(if arguments.quick { QUICK_SEEDS } else { SEEDS });
-    simulated(arguments, &out, seeds, tic::reproduce)
+    simulated(arguments, out, seeds, tic::reproduce)
 }
 
 /// Reproduces an evaluation that needs no real processes.

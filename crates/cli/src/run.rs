@@ -13,6 +13,7 @@ use crate::arguments::{BackendName, LinksName, RunArguments};
 use crate::command_error::{CommandError, Exit};
 use crate::files::{self, Source};
 use crate::live::View;
+use crate::output::note;
 use crate::recording::strictness;
 use crate::runner::{LocalBackend, Runner};
 use crate::{doctor, interrupt, plugin};
@@ -113,10 +114,10 @@ fn links(arguments: &RunArguments) -> Result<Option<Kernel>, CommandError> {
         match kernel.delays_at() {
             ShapingSide::Receiver => {}
             ShapingSide::Sender => {
-                anstream::eprintln!("this kernel does not support ifb: packets are delayed at the sender")
+                note("this kernel does not support ifb: packets are delayed at the sender")
             }
-            ShapingSide::Node => anstream::eprintln!(
-                "this kernel does not support netem: traffic control limits bandwidth only; latency, jitter and loss are emulated in the nodes"
+            ShapingSide::Node => note(
+                "this kernel does not support netem: traffic control limits bandwidth only; latency, jitter and loss are emulated in the nodes",
             ),
         }
     }

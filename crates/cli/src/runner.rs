@@ -78,7 +78,7 @@ impl Runner<'_> {
 fn command_error<E>(error: SessionError<E>, of_backend: impl FnOnce(E) -> CommandError) -> CommandError {
     match error {
         SessionError::Setup(error) => files::unfit(error),
-        SessionError::Record(error) => CommandError::machine(error),
+        SessionError::Record(error) => CommandError::of_machine(&error),
         SessionError::Backend(error) => of_backend(error),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use faultline_api::Federation;
-use faultline_console::place::{ACTION, check_replaceable, create_record, remove_record};
+use faultline_console::place::{self, ACTION, Claim, check_replaceable, create_record, remove_record};
 use faultline_console::repetition::consecutive;
 use faultline_experiments::sweep::{
     Links, Measured, Parameter, Plan, Setting, Sweep, page, quantities, text,
@@ -64,9 +64,10 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
             source.label
         ))
     })?;
-    plan.parameters.iter().flat_map(|it| &it.notes).for_each(|it| anstream::eprintln!("note: {it}"));
+    plan.parameters.iter().flat_map(|it| &it.notes).for_each(|it| output::note(format_args!("note: {it}")));
     consecutive(first_seed, *seeds)?;
     let records = Records { out, most: RECORDED / plan.settings.len() as u64, failed: Mutex::default() };
+    let _claim = Claim::of(place::RESULTS, out)?;
     for setting in 0..plan.settings.len() {
         check_replaceable(ACTION, &records.dir(setting))?;
     }
@@ -158,11 +159,11 @@ impl Records<'_> {
         manifest.started_unix_ms = now.as_millis() as u64;
         let unjudged = UnjudgedRecording { manifest, trace };
         let bundle = create_record(ACTION, &dir)?;
-        unjudged.write(&bundle).map_err(|error| CommandError::path(ACTION, &dir, error, HELP))?;
+        unjudged.write(&bundle).map_err(|error| CommandError::writing(ACTION, &dir, &error, HELP))?;
         let UnjudgedRecording { manifest, trace, .. } = &unjudged;
         let shown = dir.display().to_string();
         let page = report(RecordedRun { bundle: &shown, manifest, trace, judgement: &judgement });
-        let written = size(&dir).map_err(|error| CommandError::path("read", &dir, error, HELP))?;
+        let written = size(&dir).map_err(|error| CommandError::writing("read", &dir, &error, HELP))?;
         if written + page.len() as u64 > self.most {
             return remove_record(&dir);
         }

@@ -1,11 +1,14 @@
 //! Exit statuses, and the errors of commands that end without a verdict.
 
+use std::error::Error;
 use std::fmt::Display;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::process::ExitCode;
 
 use faultline_checker::Verdict;
 use miette::{Report, miette};
+use nix::errno::Errno;
 use textwrap::{WordSeparator, WordSplitter};
 
 /// The exit status of a command.
@@ -68,6 +71,25 @@ impl CommandError {
         CommandError::input(miette!(help = help, "cannot {what} {}: {why}", path.display()))
     }
 
+    /// Creates an error about a path that cannot be written. If a limit of the machine is the cause, the verdict is
+    /// unknown, and the remedy raises the limit. Otherwise, the path is unusable, and the remedy is `help`.
+    pub fn writing(what: &str, path: &Path, error: &(dyn Error + 'static), help: &str) -> CommandError {
+        match limit(error) {
+            Some(remedy) => {
+                CommandError::machine_with(format!("cannot {what} {}: {error}", path.display()), remedy)
+            }
+            None => CommandError::path(what, path, error, help),
+        }
+    }
+
+    /// Creates an error about the machine, with the remedy if one of its limits is the cause.
+    pub fn of_machine(error: &(dyn Error + 'static)) -> CommandError {
+        match limit(error) {
+            Some(remedy) => CommandError::machine_with(error, remedy),
+            None => CommandError::machine(error),
+        }
+    }
+
     /// Creates an error about the machine. Such an error leaves the verdict unknown.
     pub fn machine(error: impl Display) -> CommandError {
         CommandError { exit: Exit::Unknown, report: miette!("{error}") }
@@ -76,6 +98,28 @@ impl CommandError {
     /// Creates an error about the machine, with a remedy.
     pub fn machine_with(error: impl Display, help: impl Display) -> CommandError {
         CommandError { exit: Exit::Unknown, report: miette!(help = help.to_string(), "{error}") }
+    }
+}
+
+/// Returns the remedy if a limit of the machine caused the error.
+fn limit(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    let mut causes = std::iter::successors(Some(error), |&it| it.source());
+    let error: &io::Error = causes.find_map(|it| it.downcast_ref())?;
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            Some("free some space on that disk, or specify a directory on another disk")
+        }
+        ErrorKind::FileTooLarge => Some("raise the limit on the size of files (`ulimit -f`)"),
+        ErrorKind::OutOfMemory => Some("free some memory, or raise its limit (`ulimit -v`)"),
+        _ => match Errno::from_raw(error.raw_os_error()?) {
+            Errno::EMFILE => Some("raise the limit on open files (`ulimit -n`)"),
+            Errno::ENFILE => {
+                Some("close some programs, or raise the limit on all open files (`sysctl fs.file-max`)")
+            }
+            Errno::EAGAIN => Some("raise the limit on processes and threads (`ulimit -u`)"),
+            Errno::EIO => Some("check the disk, or specify a directory on another disk"),
+            _ => None,
+        },
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tracing::warn;
 
 use crate::command_error::Exit;
+use crate::output::note;
 
 /// The interval between two checks for an interruption during a computation.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -23,9 +24,9 @@ pub fn flag() -> Arc<AtomicBool> {
 }
 
 fn print_delay() {
-    anstream::eprintln!(
+    note(
         "interrupted: waiting for the step in progress (for example, a task of the application) to finish before writing \
-         the results; a second signal ends the program immediately, without writing them"
+         the results; a second signal ends the program immediately, without writing them",
     );
 }
 

@@ -1,5 +1,6 @@
 //! Standard output, and files in the directory of `--out`.
 
+use std::fmt::Display;
 use std::fs;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -18,18 +19,46 @@ const HELP: &str = "specify a writable directory with `--out`";
 ///
 /// Fails if the directory cannot be created.
 pub fn directory(out: &Path) -> Result<(), CommandError> {
-    fs::create_dir_all(out).map_err(|error| CommandError::path("write to", out, error, HELP))
+    fs::create_dir_all(out).map_err(|error| CommandError::writing("write to", out, &error, HELP))
 }
 
-/// Writes a file to the directory of `--out`. Returns the path of the file.
+/// Writes a file to the directory of `--out`, in which it replaces an older file as a whole. Returns the path of the
+/// file.
 ///
 /// # Errors
 ///
 /// Fails if the file cannot be written.
 pub fn write(out: &Path, name: &str, content: &str) -> Result<PathBuf, CommandError> {
     let path = out.join(name);
-    fs::write(&path, content).map_err(|error| CommandError::path("write", &path, error, HELP))?;
+    replace(&path, content).map_err(|error| CommandError::writing("write", &path, &error, HELP))?;
     Ok(path)
+}
+
+/// Replaces a file as a whole: if the program is killed, or the disk is full, the file keeps its old content. Writes to
+/// anything other than a file, such as a pipe, directly.
+///
+/// # Errors
+///
+/// Fails if the file cannot be written.
+pub fn replace(path: &Path, content: &str) -> io::Result<()> {
+    // A link is kept, and the file to which it points is replaced.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if path.exists() && !path.is_file() {
+        return fs::write(path, content);
+    }
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(".part");
+    let draft = Path::new(&draft);
+    fs::write(draft, content).and_then(|()| fs::rename(draft, &path)).inspect_err(|_| {
+        // The first error is reported.
+        drop(fs::remove_file(draft));
+    })
+}
+
+/// Prints a line to standard error. A message about the work must not end the work, so an output that cannot be written
+/// is not an error.
+pub fn note(text: impl Display) {
+    drop(writeln!(anstream::stderr().lock(), "{text}"));
 }
 
 /// Returns whether to print colours to standard output: only to a terminal that supports them, unless environment

@@ -1,5 +1,7 @@
 //! The directories in which runs are recorded: their names, and what may be written to them or removed from them.
 
+use std::fs::{File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -16,8 +18,141 @@ pub const RUNS: &str = "faultline-runs";
 
 /// The start of an error about a directory in which a run is to be recorded.
 pub const ACTION: &str = "record a run in";
+/// The start of an error about a directory to which results are to be written.
+pub const RESULTS: &str = "write to";
+/// The remedy if a directory cannot be used for a record.
+const NEW_OR_EMPTY: &str = "specify a new or empty directory with `--out`";
 /// The remedy if a directory cannot be written.
 const UNWRITABLE: &str = "specify a writable directory with `--out`";
+
+/// A directory to which no other command writes as long as this value exists. If nothing was written to a new directory,
+/// it is then removed.
+///
+/// The claim is a lock on the directory. It ends with the program, however the program ends, so that it never has to be
+/// removed.
+#[derive(Debug)]
+pub struct Claim {
+    dir: PathBuf,
+    /// The open directory, which holds the lock; `None` if its file system supports no locks.
+    lock: Option<File>,
+    is_new: bool,
+}
+
+impl Claim {
+    /// Claims `dir`, and creates it unless it exists. `action` begins the error message, as [`ACTION`] does.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if another command writes to `dir`, or if `dir` cannot be created.
+    pub fn of(action: &str, dir: &Path) -> Result<Claim, CommandError> {
+        let refused = |error: io::Error| CommandError::writing(action, dir, &error, UNWRITABLE);
+        let above = dir.parent().filter(|it| !it.as_os_str().is_empty());
+        above.map_or(Ok(()), fs::create_dir_all).map_err(refused)?;
+        let is_new = match fs::create_dir(dir) {
+            Ok(()) => true,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
+            Err(error) => return Err(refused(error)),
+        };
+        if !dir.is_dir() {
+            return Err(CommandError::path(action, dir, "it is not a directory", NEW_OR_EMPTY));
+        }
+        let lock = File::open(dir).map_err(refused)?;
+        let lock = match lock.try_lock() {
+            Ok(()) => Some(lock),
+            Err(TryLockError::WouldBlock) => {
+                let help = "wait until that command ends, or specify another directory with `--out`";
+                return Err(CommandError::path(action, dir, "another command writes to it", help));
+            }
+            Err(TryLockError::Error(_)) => None,
+        };
+        Ok(Claim { dir: dir.to_owned(), lock, is_new })
+    }
+
+    /// Creates and claims a new directory for the record of a run: `NAME-SEED`. If `NAME-SEED` exists and its record has
+    /// a different federation or backend, the name includes the differences, as in `NAME-SEED-checkpointEvery=2s`. If
+    /// there are no differences, or that name also exists, the name ends with a number.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the directory cannot be created.
+    pub fn of_run(
+        name: &str,
+        seed: u64,
+        federation: &Federation,
+        backend: BackendKind,
+    ) -> Result<Claim, CommandError> {
+        Claim::of_run_in(Path::new(RUNS), name, seed, federation, backend)
+    }
+
+    fn of_run_in(
+        runs: &Path,
+        name: &str,
+        seed: u64,
+        federation: &Federation,
+        backend: BackendKind,
+    ) -> Result<Claim, CommandError> {
+        let base = format!("{name}-{seed}");
+        let first = runs.join(&base);
+        if let Some(claim) = Claim::new_at(runs, &first)? {
+            return Ok(claim);
+        }
+        let differs = recorded(&first).map(|it| differences(&it, (federation, backend)));
+        let words: Vec<String> = [base].into_iter().chain(differs.unwrap_or_default()).collect();
+        Claim::numbered_in(runs, &words.join("-"))
+    }
+
+    /// Creates and claims a new directory in the default directory for records: `base` or, if that exists, `base` with a
+    /// number.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the directory cannot be created.
+    pub fn numbered(base: &str) -> Result<Claim, CommandError> {
+        Claim::numbered_in(Path::new(RUNS), base)
+    }
+
+    fn numbered_in(runs: &Path, base: &str) -> Result<Claim, CommandError> {
+        let mut names = (1_u64..).map(|number| match number {
+            1 => base.to_owned(),
+            number => format!("{base}.{number}"),
+        });
+        let claim = names.find_map(|name| Claim::new_at(runs, &runs.join(name)).transpose());
+        claim.expect("names never run out")
+    }
+
+    /// Creates and claims `dir` in `runs`; `None` if `dir` exists. If several programs call this function at the same
+    /// moment, it succeeds in only one of them.
+    fn new_at(runs: &Path, dir: &Path) -> Result<Option<Claim>, CommandError> {
+        loop {
+            match fs::create_dir_all(runs).and_then(|()| fs::create_dir(dir)) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(None),
+                // Another program has just removed the empty directory of records.
+                Err(error) if error.kind() == ErrorKind::NotFound && !runs.exists() => continue,
+                Err(error) => return Err(CommandError::writing(ACTION, dir, &error, UNWRITABLE)),
+            }
+            let mut claim = Claim::of(ACTION, dir)?;
+            claim.is_new = true;
+            return Ok(Some(claim));
+        }
+    }
+
+    /// Returns the claimed directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Both calls fail if the directory contains anything.
+        if self.is_new && fs::remove_dir(&self.dir).is_ok() && self.dir.parent() == Some(Path::new(RUNS)) {
+            drop(fs::remove_dir(RUNS));
+        }
+        // Only now may another command claim the directory.
+        self.lock = None;
+    }
+}
 
 /// The maximum number of differences in a name.
 const MOST_DIFFERENCES: usize = 3;
@@ -31,15 +166,14 @@ const MOST_BYTES: usize = 80;
 ///
 /// Returns an error if `dir` contains anything, or is not a directory.
 pub fn check_free(action: &str, dir: &Path) -> Result<(), CommandError> {
-    const HELP: &str = "specify a new or empty directory with `--out`";
     if dir.exists() && !dir.is_dir() {
-        return Err(CommandError::path(action, dir, "it is not a directory", HELP));
+        return Err(CommandError::path(action, dir, "it is not a directory", NEW_OR_EMPTY));
     }
     if Bundle::open(dir).holds_a_run() {
         return Err(occupied(action, dir));
     }
     if dir.read_dir().is_ok_and(|mut files| files.next().is_some()) {
-        return Err(CommandError::path(action, dir, "it contains other files", HELP));
+        return Err(CommandError::path(action, dir, "it contains other files", NEW_OR_EMPTY));
     }
     Ok(())
 }
@@ -53,13 +187,17 @@ pub fn create_record(action: &str, dir: &Path) -> Result<Bundle, CommandError> {
     check_free(action, dir)?;
     Bundle::create(dir).map_err(|error| match error {
         BundleError::Occupied(_) => occupied(action, dir),
-        other => CommandError::path(action, dir, other, UNWRITABLE),
+        other => not_recorded(action, dir, &other),
     })
 }
 
 fn occupied(action: &str, dir: &Path) -> CommandError {
     let error = BundleError::Occupied(dir.to_owned());
     CommandError::path(action, dir, error, "specify another directory with `--out`")
+}
+
+fn not_recorded(action: &str, dir: &Path, error: &BundleError) -> CommandError {
+    CommandError::writing(action, dir, error, UNWRITABLE)
 }
 
 /// Creates a record in `dir`, which must be empty if it exists, and writes a run to it.
@@ -69,7 +207,7 @@ fn occupied(action: &str, dir: &Path) -> CommandError {
 /// Returns an error if `dir` contains anything, is not a directory, or cannot be written.
 pub fn write_record(dir: &Path, run: &UnjudgedRecording) -> Result<(), CommandError> {
     let bundle = create_record(ACTION, dir)?;
-    run.write(&bundle).map_err(|error| CommandError::path(ACTION, dir, error, UNWRITABLE))
+    run.write(&bundle).map_err(|error| not_recorded(ACTION, dir, &error))
 }
 
 /// Checks that a record can be written to `dir` after [`remove_record`].
@@ -105,37 +243,6 @@ pub fn remove_record(dir: &Path) -> Result<(), CommandError> {
     };
     remove()
         .map_err(|error| CommandError::path("replace", dir, error, "specify another directory with `--out`"))
-}
-
-/// Returns the path of a new directory for the record of a run: `NAME-SEED`. If `NAME-SEED` exists and its record has a
-/// different federation or backend, the name includes the differences, as in `NAME-SEED-checkpointEvery=2s`. If there
-/// are no differences, or that name also exists, the name ends with a number. Does not create the directory.
-pub fn free_place(name: &str, seed: u64, federation: &Federation, backend: BackendKind) -> PathBuf {
-    free_in(Path::new(RUNS), name, seed, federation, backend)
-}
-
-fn free_in(runs: &Path, name: &str, seed: u64, federation: &Federation, backend: BackendKind) -> PathBuf {
-    let mut base = format!("{name}-{seed}");
-    if runs.join(&base).exists() {
-        let differs = recorded(&runs.join(&base)).map(|it| differences(&it, (federation, backend)));
-        base = [base].into_iter().chain(differs.unwrap_or_default()).collect::<Vec<_>>().join("-");
-    }
-    numbered_in(runs, &base)
-}
-
-/// Returns the path of a new directory in the default directory for records: `base` or, if that exists, `base` with a
-/// number. Does not create the directory.
-pub fn numbered_place(base: &str) -> PathBuf {
-    numbered_in(Path::new(RUNS), base)
-}
-
-fn numbered_in(runs: &Path, base: &str) -> PathBuf {
-    let names = (1..).map(|number| match number {
-        1 => base.to_owned(),
-        number => format!("{base}.{number}"),
-    });
-    let mut places = names.map(|it| runs.join(it)).filter(|it| !it.exists());
-    places.next().expect("names never run out")
 }
 
 /// Returns the federation and the backend of a record.

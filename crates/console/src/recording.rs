@@ -50,7 +50,7 @@ impl LocatedRecording {
     /// Prints a warning if the record is incomplete. For commands that do not print the verdict.
     pub fn warn(&self) {
         if let Some(reason) = &self.run.judgement.of(Property::RecordComplete).unknown {
-            anstream::eprintln!("the record is incomplete: {reason}");
+            output::note(format_args!("the record is incomplete: {reason}"));
         }
     }
 

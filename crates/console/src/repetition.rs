@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::Federation;
@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::arguments::{Format, OutputArguments};
 use crate::command_error::{CommandError, Exit};
 use crate::output;
-use crate::place::{ACTION, check_free, free_place};
+use crate::place::{ACTION, Claim, check_free};
 use crate::progress::Progress;
 use crate::recording::LocatedRecording;
 
@@ -98,7 +98,7 @@ fn recorded(seed: u64, dir: &Path, once: &mut Once<'_>) -> Result<LocatedRecordi
     match once(seed, dir) {
         Err(command_error) if command_error.exit == Exit::Unknown && Bundle::open(dir).holds_a_run() => {
             let Ok(recording) = LocatedRecording::read(dir) else { return Err(command_error) };
-            anstream::eprintln!("{:?}", command_error.report);
+            output::note(format_args!("{:?}", command_error.report));
             Ok(recording)
         }
         other => other,
@@ -123,7 +123,8 @@ impl Repetition<'_> {
     }
 
     fn once(&self, seed: u64, once: &mut Once<'_>) -> Result<Exit, CommandError> {
-        let recording = recorded(seed, &self.place(seed), once)?;
+        let place = self.place(seed)?;
+        let recording = recorded(seed, place.dir(), once)?;
         recording.print(self.output)?;
         Ok(recording.exit())
     }
@@ -142,11 +143,11 @@ impl Repetition<'_> {
             if self.interrupted.load(Ordering::Relaxed) {
                 break;
             }
-            let dir = self.place(seed);
-            let recording = match recorded(seed, &dir, once) {
+            let attempt = self.place(seed).and_then(|it| Ok((recorded(seed, it.dir(), once)?, it)));
+            let (recording, place) = match attempt {
                 Err(command_error) if command_error.exit == Exit::Unknown || !runs.is_empty() => {
                     progress.iter_mut().for_each(Progress::hide);
-                    anstream::eprintln!("{:?}", command_error.report);
+                    output::note(format_args!("{:?}", command_error.report));
                     break;
                 }
                 other => other?,
@@ -155,8 +156,9 @@ impl Repetition<'_> {
             let summary = Summary::new(recording.recorded());
             let passed = summary.verdict == Verdict::Pass || without_fault;
             let is_kept = self.keeps_all || !passed;
+            let dir = place.dir();
             if !is_kept {
-                fs::remove_dir_all(&dir).map_err(|error| {
+                fs::remove_dir_all(dir).map_err(|error| {
                     CommandError::machine(format!("cannot remove {}: {error}", dir.display()))
                 })?;
             }
@@ -218,13 +220,13 @@ impl Repetition<'_> {
         !on_screen
     }
 
-    /// Returns the directory for the record of a run: the one that the user named (for several runs, a subdirectory of
+    /// Claims the directory for the record of a run: the one that the user named (for several runs, a subdirectory of
     /// it), or a new one.
-    fn place(&self, seed: u64) -> PathBuf {
+    fn place(&self, seed: u64) -> Result<Claim, CommandError> {
         match (self.out, self.repeat) {
-            (Some(out), 1) => out.to_owned(),
-            (Some(out), _) => out.join(format!("seed-{seed}")),
-            (None, _) => free_place(self.name, seed, self.federation, self.backend),
+            (Some(out), 1) => Claim::of(ACTION, out),
+            (Some(out), _) => Claim::of(ACTION, &out.join(format!("seed-{seed}"))),
+            (None, _) => Claim::of_run(self.name, seed, self.federation, self.backend),
         }
     }
 }

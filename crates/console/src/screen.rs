@@ -9,6 +9,7 @@ use crossterm::{cursor, queue, terminal};
 
 use faultline_report::explain::count;
 use faultline_report::text;
+use faultline_runtime::detached::Detached;
 use faultline_trace::printable;
 
 use crate::arguments::{Format, OutputArguments};
@@ -22,14 +23,38 @@ const REMIND: Duration = Duration::from_secs(5);
 /// The width of a progress bar in characters.
 const BAR: usize = 24;
 
-/// The output of the live view.
+/// The live view.
 pub struct Screen {
-    out: Option<Box<dyn Write>>,
+    output: Output,
     on_screen: bool,
     title: String,
     recent: VecDeque<String>,
-    drawn: u16,
     shown: Instant,
+}
+
+/// The output of the live view.
+enum Output {
+    /// The run is not shown, or the output was closed.
+    None,
+    /// Makes the run wait until the output has been written.
+    Direct(Canvas),
+    /// Drops what the output has no time for.
+    Detached(Detached<Frame>),
+}
+
+/// A change of what is shown.
+enum Frame {
+    /// Adds a line.
+    Line(String),
+    /// Replaces the lines on the screen.
+    Draw(Vec<String>),
+}
+
+/// The file to which frames are written.
+struct Canvas {
+    out: Box<dyn Write + Send>,
+    /// The number of lines on the screen.
+    drawn: u16,
 }
 
 /// The status of a cluster.
@@ -53,18 +78,32 @@ pub struct Row {
 impl Screen {
     /// Creates the live view of a run. With `of_many`, it is shown only on a terminal.
     pub fn new(output: OutputArguments, of_many: bool, title: String) -> Screen {
-        let (out, on_screen): (Box<dyn Write>, bool) = match output.format {
+        let (out, on_screen): (Box<dyn Write + Send>, bool) = match output.format {
             Format::Text => (Box::new(io::stdout()), io::stdout().is_terminal()),
             Format::Json => (Box::new(io::stderr()), io::stderr().is_terminal()),
         };
+        let is_shown = !output.quiet && (on_screen || !of_many);
         Screen {
-            out: (!output.quiet && (on_screen || !of_many)).then_some(out),
+            output: if is_shown { Output::Direct(Canvas { out, drawn: 0 }) } else { Output::None },
             on_screen,
             title,
             recent: VecDeque::new(),
-            drawn: 0,
             shown: Instant::now(),
         }
+    }
+
+    /// Detaches the output from the run: if a terminal stands still, or a reader is slow, the run continues, and what
+    /// happens meanwhile is not shown.
+    #[must_use]
+    pub fn detached(self) -> Screen {
+        let Output::Direct(canvas) = self.output else { return self };
+        let mut canvas = Some(canvas);
+        // A closed output must not end the run.
+        let show = move |frame| {
+            canvas.take_if(|it| it.show(&frame).is_err());
+        };
+        let output = Detached::new(show).map_or(Output::None, Output::Detached);
+        Screen { output, ..self }
     }
 
     /// Shows an event, which may quote a program. `at` is its time in seconds since the application started; `None`
@@ -77,14 +116,14 @@ impl Screen {
                 self.recent.pop_front();
             }
         } else {
-            self.write(|out| writeln!(out, "{line}"));
+            self.write(Frame::Line(line));
         }
     }
 
     /// Returns whether the next status is due.
     pub fn is_due(&self) -> bool {
         let wait = if self.on_screen { REFRESH } else { REMIND };
-        self.out.is_some() && self.shown.elapsed() >= wait
+        !matches!(self.output, Output::None) && self.shown.elapsed() >= wait
     }
 
     /// Shows the current status. `at` is the time in seconds since the application started; `None` before that.
@@ -96,18 +135,23 @@ impl Screen {
             let mut lines = vec![format!("{}  {} ({state})", instant(at).trim_start(), self.title)];
             lines.extend(clusters.map(|it| format!("  {it}")));
             lines.extend(self.recent.iter().cloned());
-            self.draw(&lines);
+            self.write(Frame::Draw(lines));
         } else {
             let clusters: Vec<String> = clusters.collect();
             let shown = if clusters.is_empty() { state.to_owned() } else { clusters.join("; ") };
             let line = format!("{}  {shown}", instant(at));
-            self.write(|out| writeln!(out, "{line}"));
+            self.write(Frame::Line(line));
         }
     }
 
     /// Ends the view, and clears the screen for later output.
     pub fn finish(mut self) {
-        self.draw(&[]);
+        if self.on_screen {
+            self.write(Frame::Draw(Vec::new()));
+        }
+        if let Output::Detached(output) = self.output {
+            output.finish();
+        }
     }
 
     fn line(&self, row: &Row, width: usize) -> String {
@@ -130,33 +174,54 @@ impl Screen {
         )
     }
 
-    /// Replaces the lines on the screen.
-    fn draw(&mut self, lines: &[String]) {
-        if !self.on_screen {
-            return;
+    fn write(&mut self, frame: Frame) {
+        match &mut self.output {
+            Output::None => {}
+            // A closed output must not end the run.
+            Output::Direct(canvas) => {
+                if canvas.show(&frame).is_err() {
+                    self.output = Output::None;
+                }
+            }
+            Output::Detached(output) => {
+                let dropped = if self.on_screen { 0 } else { output.take_dropped() };
+                if dropped > 0 {
+                    output.show(Frame::Line(format!(
+                        "{}  {} not shown, because the output stood still",
+                        instant(None),
+                        count(dropped, "line")
+                    )));
+                }
+                output.show(frame);
+            }
         }
+    }
+}
+
+impl Canvas {
+    fn show(&mut self, frame: &Frame) -> io::Result<()> {
+        match frame {
+            Frame::Line(line) => writeln!(self.out, "{line}"),
+            Frame::Draw(lines) => self.draw(lines),
+        }
+    }
+
+    /// Replaces the lines on the screen.
+    fn draw(&mut self, lines: &[String]) -> io::Result<()> {
         let (columns, rows) =
             terminal::size().ok().filter(|&(columns, rows)| columns > 0 && rows > 0).unwrap_or((80, 24));
         let room = usize::from(columns).saturating_sub(1);
         let lines = &lines[..lines.len().min(usize::from(rows).saturating_sub(1))];
         let drawn = std::mem::replace(&mut self.drawn, lines.len() as u16);
-        self.write(|out| {
-            if drawn > 0 {
-                queue!(out, cursor::MoveToPreviousLine(drawn))?;
-            }
-            queue!(out, terminal::Clear(terminal::ClearType::FromCursorDown))?;
-            for line in lines {
-                writeln!(out, "{}", line.chars().take(room).collect::<String>())?;
-            }
-            out.flush()
-        });
-    }
-
-    /// Writes to the output. A closed output must not end the run.
-    fn write(&mut self, write: impl FnOnce(&mut Box<dyn Write>) -> io::Result<()>) {
-        if self.out.as_mut().is_some_and(|out| write(out).is_err()) {
-            self.out = None;
+        let out = &mut self.out;
+        if drawn > 0 {
+            queue!(out, cursor::MoveToPreviousLine(drawn))?;
         }
+        queue!(out, terminal::Clear(terminal::ClearType::FromCursorDown))?;
+        for line in lines {
+            writeln!(out, "{}", line.chars().take(room).collect::<String>())?;
+        }
+        out.flush()
     }
 }
 
@@ -182,11 +247,10 @@ mod tests {
         for on_screen in [true, false] {
             let (mut written, out) = io::pipe().expect("a pipe");
             let mut screen = Screen {
-                out: Some(Box::new(out)),
+                output: Output::Direct(Canvas { out: Box::new(out), drawn: 0 }),
                 on_screen,
                 title: String::new(),
                 recent: VecDeque::new(),
-                drawn: 0,
                 shown: Instant::now(),
             };
             screen.show_event(None, "paris-0: \u{1b}]0;title\u{7}\n  0.1 s  verdict: pass\u{9b}2J");
@@ -211,11 +275,10 @@ mod tests {
     #[test]
     fn a_program_of_tasks_shows_tasks_instead_of_a_share() {
         let screen = Screen {
-            out: None,
+            output: Output::None,
             on_screen: false,
             title: String::new(),
             recent: VecDeque::new(),
-            drawn: 0,
             shown: Instant::now(),
         };
         let line = |done, total| {

@@ -1,7 +1,7 @@
 //! Files that describe federations.
 
-use std::fs;
-use std::io::{self, Read};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,6 +14,9 @@ use faultline_catalog::SetupError;
 use miette::miette;
 
 use crate::command_error::CommandError;
+
+/// The maximum size of an input, in bytes. A device or a pipe may never end.
+const MOST_BYTES: u64 = 256 << 20;
 
 /// The content of an input file, which need not be valid text.
 pub struct Source {
@@ -121,7 +124,8 @@ pub fn read_with(path: &Path, help: &str) -> Result<Source, CommandError> {
     if path == Path::new("-") {
         return standard_input();
     }
-    let bytes = fs::read(path).map_err(|error| CommandError::path("read", path, error, help))?;
+    let bytes = File::open(path).and_then(bounded);
+    let bytes = bytes.map_err(|error| CommandError::path("read", path, error, help))?;
     Ok(Source { label: path.display().to_string(), bytes })
 }
 
@@ -134,10 +138,23 @@ fn standard_input() -> Result<Source, CommandError> {
             "standard input can be read only once"
         )));
     }
-    let mut bytes = Vec::new();
-    let read = io::stdin().lock().read_to_end(&mut bytes);
-    read.map_err(|error| CommandError::machine(format!("cannot read standard input: {error}")))?;
+    let bytes = bounded(io::stdin().lock()).map_err(|error| match error.kind() {
+        ErrorKind::FileTooLarge => {
+            CommandError::input(miette!(help = "specify a file", "cannot read standard input: {error}"))
+        }
+        _ => CommandError::machine(format!("cannot read standard input: {error}")),
+    })?;
     Ok(Source { label: "standard input".to_owned(), bytes })
+}
+
+/// Reads an input to its end, unless it is longer than [`MOST_BYTES`].
+fn bounded(from: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if from.take(MOST_BYTES + 1).read_to_end(&mut bytes)? as u64 > MOST_BYTES {
+        let why = format!("it is longer than {} MiB", MOST_BYTES >> 20);
+        return Err(io::Error::new(ErrorKind::FileTooLarge, why));
+    }
+    Ok(bytes)
 }
 
 /// Returns the error for a well-formed federation that cannot be set up.

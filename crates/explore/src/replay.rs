@@ -123,6 +123,7 @@ impl Replay<'_> {
             effects: Vec::new(),
             links: None,
             duration: collector.now.since(Time::ZERO),
+            program: None,
         };
         let silent: Vec<_> = collector.trace.started().collect();
         for life in silent {

@@ -11,7 +11,7 @@ use faultline_client::outline::{self, Outline};
 use faultline_console::command_error::{CommandError, Exit};
 use faultline_console::interrupt;
 use faultline_console::output;
-use faultline_console::place::{create_record, free_place, numbered_place};
+use faultline_console::place::{Claim, create_record};
 use faultline_trace::Bundle;
 use faultline_trace::manifest::BackendKind;
 use kube::ResourceExt;
@@ -22,6 +22,9 @@ use crate::arguments::FetchArguments;
 use crate::cluster::{ClusterError, KubernetesCluster};
 use crate::run::until_interrupted;
 use crate::supervisor::{RequestError, Supervisor, has_no_record};
+
+/// The start of an error about the directory into which a record is fetched.
+const ACTION: &str = "fetch into";
 
 /// Executes `kubectl faultline fetch`.
 pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, CommandError> {
@@ -62,21 +65,24 @@ async fn fetch_from(
             "the federation `{name}` has no record{yet}: its phase is `{phase:?}`"
         )));
     }
-    let dir = out.unwrap_or_else(|| place(name, &federation));
+    let claim = match &out {
+        Some(out) => Claim::of(ACTION, out)?,
+        None => place(name, &federation)?,
+    };
     let supervisor = cluster.supervisor(&federation).await?;
-    unless_interrupted(interrupted, unpack(cluster, &supervisor, &federation, &dir)).await?;
-    Ok(dir)
+    unless_interrupted(interrupted, unpack(cluster, &supervisor, &federation, claim.dir())).await?;
+    Ok(claim.dir().to_owned())
 }
 
-/// Returns the path of a new directory for the record of a federation. Without a readable spec, the seed is unknown,
-/// and the name of the directory is that of the federation.
-fn place(name: &str, federation: &Outline) -> PathBuf {
+/// Claims a new directory for the record of a federation. Without a readable spec, the seed is unknown, and the name of
+/// the directory is that of the federation.
+fn place(name: &str, federation: &Outline) -> Result<Claim, CommandError> {
     match outline::spec(federation) {
         Some(spec) => {
             let seed = spec.seed();
-            free_place(name, seed, &Federation::new(name, spec), BackendKind::Kubernetes)
+            Claim::of_run(name, seed, &Federation::new(name, spec), BackendKind::Kubernetes)
         }
-        None => numbered_place(name),
+        None => Claim::numbered(name),
     }
 }
 
@@ -130,7 +136,7 @@ struct Incomplete<'a> {
 impl Incomplete<'_> {
     fn create(dir: &Path) -> Result<Incomplete<'_>, CommandError> {
         let is_given = dir.exists();
-        Ok(Incomplete { record: Some(create_record("fetch into", dir)?), dir, is_given })
+        Ok(Incomplete { record: Some(create_record(ACTION, dir)?), dir, is_given })
     }
 }
 
@@ -233,7 +239,7 @@ mod tests {
         let told = error.report.to_string();
         assert!(told.contains("cannot forward a port to the pod quickstart-supervisor-0"), "{told}");
         let federation = cluster.outline("quickstart").await.unwrap();
-        assert!(place("quickstart", &federation).ends_with("quickstart"));
+        assert!(place("quickstart", &federation).unwrap().dir().ends_with("quickstart"));
     }
 
     #[test]

@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     match perform(&arguments.command) {
         Ok(exit) => exit.into(),
         Err(CommandError { exit, report }) => {
-            anstream::eprintln!("{report:?}");
+            output::note(format_args!("{report:?}"));
             exit.into()
         }
     }

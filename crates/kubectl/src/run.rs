@@ -12,6 +12,7 @@ use faultline_api::supervision::{self, RunStatus};
 use faultline_console::command_error::{CommandError, Exit};
 use faultline_console::interrupt;
 use faultline_console::memory::set_limit;
+use faultline_console::output::note;
 use faultline_console::recording::LocatedRecording;
 use faultline_console::repetition::Repetition;
 use faultline_console::screen::{Row, Screen};
@@ -133,19 +134,19 @@ fn once(
         };
         watch.screen.finish();
         let ended = ended.unwrap_or_else(|| {
-            anstream::eprintln!(
+            note(format_args!(
                 "interrupted: deleting the federation; to exit now, interrupt again, and then run `{deletion}`"
-            );
+            ));
             Ok(End::Without(CommandError::machine(
                 "interrupted: the federation was deleted from the cluster, and no record was fetched",
             )))
         });
         let fetching = cluster.fetching(&federation);
         let ended = ended.inspect_err(|_| {
-            anstream::eprintln!(
+            note(format_args!(
                 "the federation stays in the cluster: after the run, fetch its record with `{fetching}`, and then delete \
                  the federation with `{deletion}`"
-            );
+            ));
         })?;
         let fetched = match ended {
             End::Over(supervisor) => {
@@ -153,10 +154,10 @@ fn once(
                 match unless_interrupted(interrupted, retried(CHECK_EVERY, transfer)).await {
                     Err(error) if !is_record_lost(&error) => {
                         // The federation stays in the cluster, and the record with it.
-                        anstream::eprintln!(
+                        note(format_args!(
                             "the federation stays in the cluster: fetch its record with `{fetching}`, and then delete \
                              the federation with `{deletion}`"
-                        );
+                        ));
                         return Err(error);
                     }
                     fetched => fetched.map_err(without_verdict),
@@ -165,7 +166,7 @@ fn once(
             End::Without(command_error) => Err(command_error),
         };
         if let Err(error) = remove(&cluster, &federation, interrupted, REMOVED_WITHIN).await {
-            anstream::eprintln!("the federation is still in the cluster; delete it with `{deletion}`");
+            note(format_args!("the federation is still in the cluster; delete it with `{deletion}`"));
             return Err(error);
         }
         fetched
@@ -223,7 +224,7 @@ async fn retried<T>(
         match action().await {
             Err(ClusterError { command_error, is_temporary: true }) => {
                 if failures == 0 {
-                    anstream::eprintln!("{}; retrying", command_error.report);
+                    note(format_args!("{}; retrying", command_error.report));
                 }
                 sleep(first_delay * 2_u32.pow(failures)).await;
             }

@@ -3,31 +3,33 @@
 
 mod node;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use faultline_api::quantity::Bandwidth;
 use faultline_api::resource::StorageKind;
-use faultline_catalog::{Hosted, Setup};
+use faultline_catalog::Hosted;
 use faultline_core::{ClusterId, Span};
 use faultline_runtime::memory;
 use faultline_runtime::metrics::ClusterNames;
 use faultline_runtime::supervise::{ChangeQueue, Names, UnexpectedEnd};
 use faultline_runtime::{Links, RunOptions, RunOutcome, StorageMedium, StorageOptions};
-use faultline_session::{BYTES_PER_FACT, MemoryBound, RunEnd, memory_bound};
+use faultline_session::{BYTES_PER_FACT, MemoryBound, PreparedRun, RunEnd, memory_bound};
 
+use node::Description;
 pub use node::{HostError, node};
 
 /// Time for which a link is measured again while its measurements differ from the requested properties, since a machine
 /// may be busy for a moment.
 const MEASURE_AGAIN_FOR: Span = Span::from_secs(5);
 
-/// Returns the options for running a federation on real processes and recording the run in `run_dir`. The run serves no
-/// metrics, has no labels for them, and cannot be interrupted; callers may change this.
-pub fn run_options<N: Hosted>(setup: &Setup<N>, run_dir: &Path) -> RunOptions {
+/// Returns the options for carrying out a run on real processes. The run serves no metrics, has no labels for them, and
+/// cannot be interrupted; callers may change this.
+pub fn run_options<N: Hosted>(begun: &PreparedRun<'_, N>) -> RunOptions {
+    let PreparedRun { setup, manifest, bundle } = begun;
     let clusters = setup.names.clusters() as u16;
     RunOptions {
-        run_dir: run_dir.to_owned(),
+        run_dir: bundle.dir().to_owned(),
+        description: Description::of(manifest).to_bytes(),
         supervisor: setup.supervisor.clone(),
         membership: setup.membership.clone(),
         names: Names {
@@ -65,5 +67,5 @@ fn memory_of_all() -> u64 {
 /// unexpectedly.
 pub fn ended(run: RunOutcome) -> (RunEnd, Vec<UnexpectedEnd>) {
     let RunOutcome { outcome, added, faults, effects, links, duration, collapsed } = run;
-    (RunEnd { outcome, added, faults, effects, links: Some(links), duration }, collapsed)
+    (RunEnd { outcome, added, faults, effects, links: Some(links), duration, program: None }, collapsed)
 }

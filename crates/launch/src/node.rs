@@ -1,11 +1,12 @@
 //! One process of a federation, in a program of its own.
 
 use std::ffi::OsString;
+use std::sync::Arc;
 
 use faultline_api::Rejected;
 use faultline_catalog::{Hosted, Setup, SetupError, Visitor, with_setup};
-use faultline_runtime::node::{self, NodeError, NodeOptions, NodeOptionsError};
-use faultline_trace::{Bundle, BundleError};
+use faultline_runtime::node::{self, NodeError, NodeInput, NodeOptions, NodeOptionsError};
+use faultline_trace::Manifest;
 
 /// The reason why a process of a federation cannot be hosted.
 #[derive(Debug, thiserror::Error)]
@@ -13,10 +14,10 @@ pub enum HostError {
     /// The arguments do not come from a supervisor.
     #[error(transparent)]
     Arguments(#[from] NodeOptionsError),
-    /// The bundle of the run cannot be read.
-    #[error(transparent)]
-    Bundle(#[from] BundleError),
-    /// The bundle contains an invalid federation.
+    /// The description of the run does not come from a supervisor.
+    #[error("the description of the run is not one of this program's")]
+    Description,
+    /// The description contains an invalid federation.
     #[error(transparent)]
     Federation(#[from] Box<Rejected>),
     /// This program cannot host the federation.
@@ -27,27 +28,51 @@ pub enum HostError {
     Node(#[from] NodeError),
 }
 
-/// Runs the process that a supervisor's `arguments` describe, until the supervisor disconnects. The process uses the
-/// protocol of the federation in the run's bundle.
+/// The description of a run, which each process reads from its standard input rather than from the record: a file could
+/// be changed, or replaced with that of another run, between two lives.
+pub(crate) struct Description<'a> {
+    seed: u64,
+    /// The text of the federation's file.
+    federation: &'a str,
+}
+
+impl<'a> Description<'a> {
+    pub(crate) fn of(manifest: &'a Manifest) -> Description<'a> {
+        Description { seed: manifest.seed, federation: &manifest.federation }
+    }
+
+    pub(crate) fn to_bytes(&self) -> Arc<[u8]> {
+        format!("{}\n{}", self.seed, self.federation).into_bytes().into()
+    }
+
+    fn from_bytes(bytes: &'a [u8]) -> Option<Description<'a>> {
+        let (seed, federation) = std::str::from_utf8(bytes).ok()?.split_once('\n')?;
+        Some(Description { seed: seed.parse().ok()?, federation })
+    }
+}
+
+/// Runs the process that a supervisor's `arguments` and standard input describe, until the supervisor disconnects.
 ///
 /// # Errors
 ///
-/// Fails if the arguments or the bundle cannot be used, or if the process cannot start or loses its supervisor before
-/// it is set up.
+/// Fails if the arguments or the description of the run cannot be used, or if the process cannot start or loses its
+/// supervisor before it is set up.
 pub fn node(arguments: Vec<OsString>) -> Result<(), HostError> {
     let options = NodeOptions::parse(arguments)?;
-    let manifest = Bundle::open(&options.run_dir).read_manifest()?;
-    let federation = faultline_api::parse("federation.yaml", manifest.federation.as_bytes())?;
-    Ok(with_setup(&federation, Some(manifest.seed), Host(options))??)
+    let input = NodeInput::read()?;
+    let Description { seed, federation } =
+        Description::from_bytes(&input.description).ok_or(HostError::Description)?;
+    let federation = faultline_api::parse("federation.yaml", federation.as_bytes())?;
+    Ok(with_setup(&federation, Some(seed), Host(options, input))??)
 }
 
 /// Hosts the process under the protocol of the federation.
-struct Host(NodeOptions);
+struct Host(NodeOptions, NodeInput);
 
 impl Visitor for Host {
     type Output = Result<(), NodeError>;
 
     fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output {
-        node::run::<N>(self.0, setup.process)
+        node::run::<N>(self.0, self.1, setup.process)
     }
 }

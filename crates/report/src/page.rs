@@ -35,6 +35,12 @@ pub fn document(title: &str, styles: &[&str], body: Markup) -> String {
     shell(title, "", styles, html! { main { (body) } }).into_string()
 }
 
+/// Returns whether `content` is a page of this module.
+pub fn is_page(content: &str) -> bool {
+    let before_title = content.split("<title>").next().unwrap_or_default();
+    before_title.contains(r#"<meta name="generator" content="faultline">"#)
+}
+
 /// Renders a page around its body. `scripts` is the page's policy for scripts.
 fn shell(title: &str, scripts: &str, styles: &[&str], body: Markup) -> Markup {
     let policy = format!("default-src 'none'; style-src 'unsafe-inline'; {scripts}img-src data:");
@@ -43,6 +49,7 @@ fn shell(title: &str, scripts: &str, styles: &[&str], body: Markup) -> Markup {
         html lang="en" {
             head {
                 meta charset="utf-8";
+                meta name="generator" content="faultline";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta http-equiv="Content-Security-Policy" content=(policy);
                 title { (title) }

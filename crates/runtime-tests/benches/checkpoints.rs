@@ -21,7 +21,7 @@ use std::time::Instant;
 use faultline_core::{Claim, Fact, Life, Node, NodeConfig, ProcessId, Span, Time};
 use faultline_protocols::hc3i::{self, Hc3i, ReplicateTo};
 use faultline_protocols::none::NoProtocol;
-use faultline_runtime::{NodeOptions, Observer, local, node};
+use faultline_runtime::{NodeInput, NodeOptions, Observer, local, node};
 use faultline_runtime_tests::undisturbed;
 use faultline_supervisor::Status;
 use faultline_trace::manifest::LinkEntry;
@@ -221,12 +221,14 @@ fn serve(hc3i: bool, steps: u32, feedback_every: u32, args: &[OsString]) -> Resu
         });
         node::run::<Node<Hc3i, Workload>>(
             options,
+            NodeInput::read()?,
             Arc::new(NodeConfig { protocol, application, defects: Default::default() }),
         )?;
     } else {
         let protocol = Arc::new(());
         node::run::<Node<NoProtocol, Workload>>(
             options,
+            NodeInput::read()?,
             Arc::new(NodeConfig { protocol, application, defects: Default::default() }),
         )?;
     }

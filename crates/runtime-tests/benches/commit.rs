@@ -22,7 +22,7 @@ use faultline_core::{
     Action, Attempt, Chunk, Digest, Event, Fact, Gauges, Image, ImageName, Incarnation, LifeStart, Position,
     Process, ProcessId, Sn, Snapshot, Span, Time, Witness,
 };
-use faultline_runtime::{NodeOptions, local, node};
+use faultline_runtime::{NodeInput, NodeOptions, local, node};
 use faultline_runtime_tests::undisturbed;
 use faultline_trace::Bundle;
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     match args.first().and_then(|it| it.to_str()) {
         Some("node") => {
             let options = NodeOptions::parse(args[2..].iter().cloned())?;
-            Ok(node::run::<Writer>(options, Arc::new(PathBuf::from(&args[1])))?)
+            Ok(node::run::<Writer>(options, NodeInput::read()?, Arc::new(PathBuf::from(&args[1])))?)
         }
         Some("plain") => plain(Path::new(&args[1]), Path::new(&args[2])),
         _ => compare(),

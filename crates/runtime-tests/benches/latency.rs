@@ -24,7 +24,7 @@ use faultline_core::{
     Progress, Span,
 };
 use faultline_protocols::none::NoProtocol;
-use faultline_runtime::{NodeOptions, local, node};
+use faultline_runtime::{NodeInput, NodeOptions, local, node};
 use faultline_runtime_tests::undisturbed;
 use faultline_trace::Bundle;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -78,7 +78,7 @@ fn ping_pong_node(args: &[OsString]) -> Result<(), Box<dyn Error>> {
     bench::pin(options.process.index());
     let results = Arc::new(PathBuf::from(&args[0]));
     let config = NodeConfig { protocol: Arc::new(()), application: results, defects: Default::default() };
-    Ok(node::run::<Node<NoProtocol, PingPong>>(options, Arc::new(config))?)
+    Ok(node::run::<Node<NoProtocol, PingPong>>(options, NodeInput::read()?, Arc::new(config))?)
 }
 
 #[derive(Clone, Debug)]

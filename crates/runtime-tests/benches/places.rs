@@ -20,7 +20,7 @@ use faultline_dataflow::{
 use faultline_protocols::none::NoProtocol;
 use faultline_protocols::placement::ReplicateTo;
 use faultline_protocols::theft::{self, StableState, TaskRecovery};
-use faultline_runtime::{NodeOptions, Observer, local, node};
+use faultline_runtime::{NodeInput, NodeOptions, Observer, local, node};
 use faultline_runtime_tests::undisturbed;
 use faultline_supervisor::Status;
 use faultline_trace::manifest::LinkEntry;
@@ -179,7 +179,7 @@ where
         speeds: vec![100; CORES as usize].into(),
         cores: vec![1; CORES as usize].into(),
     };
-    node::run::<TaskProcess<P, Busy>>(options, Arc::new(config))?;
+    node::run::<TaskProcess<P, Busy>>(options, NodeInput::read()?, Arc::new(config))?;
     Ok(())
 }
 

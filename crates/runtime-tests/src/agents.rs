@@ -57,7 +57,6 @@ impl Agents {
             keys: self.keys.clone(),
             replace_after: Duration::ZERO,
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            files: vec![],
             sum: Sum::default(),
         }
     }

@@ -42,6 +42,7 @@ pub fn run_options(scenario: &Scenario, dir: &Path) -> RunOptions {
     let volatile = scenario.supervisor.volatile_storage;
     RunOptions {
         run_dir: bundle.dir().to_owned(),
+        description: Arc::default(),
         supervisor: scenario.supervisor.clone(),
         membership: scenario.membership(),
         names: Names {
@@ -70,6 +71,7 @@ pub fn undisturbed(run_dir: &Path, clusters: &[u32], deadline: Span) -> RunOptio
     let membership = membership(clusters);
     RunOptions {
         run_dir: run_dir.to_owned(),
+        description: Arc::default(),
         supervisor: Config {
             detect_after: Span::from_secs(20),
             restart_after: Span::from_secs(1),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use faultline_conformance::{Act, Script, Step};
 use faultline_core::fault::{MemoryContent, Outcome};
 use faultline_core::{Fact, Life, ProcessId, Span};
-use faultline_runtime::{NodeOptions, RunOptions, local};
+use faultline_runtime::{NodeOptions, RunOptions, Secret, local};
 use faultline_runtime_tests::undisturbed;
 use faultline_supervisor::MemoryBound;
 use faultline_trace::Bundle;
@@ -122,7 +122,10 @@ fn a_node_whose_parent_has_already_ended_does_not_begin() {
         shaper: None,
     };
     let mut node = Command::new(env!("CARGO_BIN_EXE_probe-node"));
-    let node = node.arg(&script).arg("any").args(options.to_args()).output().unwrap();
+    node.arg(&script).arg("any").args(options.to_args());
+    let mut node = node.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    node.stdin.take().unwrap().write_all(Secret::generate().unwrap().to_line().as_bytes()).unwrap();
+    let node = node.wait_with_output().unwrap();
     assert!(String::from_utf8_lossy(&node.stderr).contains("Orphan"), "{node:?}");
     assert!(!node.status.success());
 }

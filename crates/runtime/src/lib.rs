@@ -11,6 +11,7 @@
 //! | [`links`] | requested properties of the links of a federation |
 //! | [`frame`] | the wire format between two nodes |
 //! | [`memory`] | memory of this program, and of the machine |
+//! | [`detached`] | output that never makes the program wait |
 //! | [`interrupt`] | handling of Ctrl-C and termination signals |
 //! | [`shaper`] | the program that configures the kernel's traffic control at a place |
 //! | [`secret`] | the keys of a run, which protect every connection |
@@ -23,6 +24,7 @@ pub mod agent;
 mod clock;
 mod codec;
 mod control;
+pub mod detached;
 mod engine;
 mod exits;
 pub mod frame;
@@ -40,7 +42,7 @@ pub mod supervise;
 mod transport;
 
 pub use links::Links;
-pub use node::{NodeError, NodeOptions};
+pub use node::{NodeError, NodeInput, NodeOptions};
 pub use secret::{Keys, Secret};
 pub use storage::{StorageMedium, StorageOptions};
 pub use supervise::{Observer, RunError, RunOptions, RunOutcome};

@@ -154,7 +154,7 @@ impl Secret {
         Secret::read_line(line.as_bytes())
     }
 
-    /// Returns the line that a child reads from its standard input: 64 hexadecimal digits and a line break.
+    /// Returns the first line that a child reads from its standard input: 64 hexadecimal digits and a line break.
     pub fn to_line(&self) -> String {
         let mut line = String::with_capacity(65);
         for byte in self.0 {

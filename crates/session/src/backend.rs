@@ -4,7 +4,7 @@ use faultline_catalog::{Hosted, Setup};
 use faultline_core::fault::{FaultAccount, Outcome};
 use faultline_core::{PlannedFault, Span};
 use faultline_trace::manifest::{BackendKind, EffectEntry, Expected, LinkEntry};
-use faultline_trace::{Bundle, Manifest, Trace};
+use faultline_trace::{Bundle, Hash, Manifest, Trace};
 
 /// Carries out one run. This crate implements it for virtual time; other crates implement it for real processes and for
 /// pods.
@@ -61,17 +61,20 @@ pub struct RunEnd {
     pub links: Option<Vec<LinkEntry>>,
     /// The duration of the run, from its start to its end.
     pub duration: Span,
+    /// The digest of the program that executed the processes, if it is known.
+    pub program: Option<Hash>,
 }
 
 impl RunEnd {
     /// Adds the end of the run to its manifest.
     pub(crate) fn complete(self, manifest: &mut Manifest) {
-        let RunEnd { outcome, added, faults, effects, links, duration } = self;
+        let RunEnd { outcome, added, faults, effects, links, duration, program } = self;
         manifest.outcome = Some(outcome);
         manifest.plan.extend(added);
         manifest.faults = faults;
         manifest.effects = effects;
         manifest.duration = duration;
+        manifest.program = program;
         if let Some(links) = links {
             manifest.links = links;
         }

@@ -159,6 +159,7 @@ impl<'a> Simulator<'a> {
             effects: Vec::new(),
             links: None,
             duration: run.ended.since(Time::ZERO),
+            program: None,
         };
         (ended, sink.facts.finish())
     }

@@ -10,7 +10,7 @@ use faultline_core::{
 use serde::{Deserialize, Serialize};
 
 use crate::memory::Trace;
-use crate::seal::Seal;
+use crate::seal::{Hash, Seal};
 
 /// The version of the bundle format that this program writes and reads.
 pub const FORMAT: u32 = 5;
@@ -23,6 +23,10 @@ pub struct Manifest {
     pub format: u32,
     /// The version of the program that wrote the bundle.
     pub tool: String,
+    /// The digest of the program that executed the supervisor and the processes on this machine; `None` on other backends,
+    /// and before the run has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<Hash>,
     /// The name of the federation.
     pub name: String,
     /// The backend of the run.
@@ -90,6 +94,7 @@ impl Manifest {
         Manifest {
             format: FORMAT,
             tool: env!("CARGO_PKG_VERSION").to_owned(),
+            program: None,
             name: "bare".to_owned(),
             backend: BackendKind::Simulate,
             seed: 0,
@@ -485,6 +490,7 @@ pub(crate) mod tests {
         Manifest {
             format: FORMAT,
             tool: "0.1.0".into(),
+            program: None,
             name: "quick-start".into(),
             backend: BackendKind::Local,
             seed: 7,

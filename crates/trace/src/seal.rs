@@ -9,6 +9,7 @@
 //! | digest | 32 | BLAKE3 of everything before it, including the file's header and the seal's first 16 bytes |
 
 use std::fmt;
+use std::io::{self, Read};
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -48,6 +49,27 @@ pub struct Seal {
 /// A BLAKE3 digest. Displayed as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hash(pub [u8; 32]);
+
+impl Hash {
+    /// Returns the digest of the remaining content of a file.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read.
+    pub fn of(mut file: impl Read) -> io::Result<Hash> {
+        let (mut hasher, mut piece) = (blake3::Hasher::new(), vec![0; 1 << 16]);
+        loop {
+            match file.read(&mut piece) {
+                Ok(0) => return Ok(Hash(*hasher.finalize().as_bytes())),
+                Ok(read) => {
+                    hasher.update(&piece[..read]);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
 
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

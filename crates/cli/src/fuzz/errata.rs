@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_catalog::Defect;
 use faultline_checker::Property;
-use faultline_console::place::{ACTION, check_replaceable, remove_record};
+use faultline_console::place::{self, ACTION, Claim, check_replaceable, remove_record};
 use faultline_fuzz::{Scenario, Shrunk, Steps, Trial, run, shrink};
 use faultline_report::page::document;
 use faultline_trace::Bundle;
@@ -118,7 +118,7 @@ pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, CommandError> 
     };
     let entries = entries(paper);
     available(&format!("errata {}", paper.protocol))?;
-    output::directory(&arguments.out)?;
+    let _claim = Claim::of(place::RESULTS, &arguments.out)?;
     let interrupted = interrupt::flag();
     let head = Head::of(Searched { protocol: paper.protocol.to_owned(), runs: arguments.runs });
     let (journal, known) = ResultJournal::open(&arguments.out.join(RUNS), "search", &head, arguments.resume)?;
@@ -144,10 +144,10 @@ pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, CommandError> 
     let file = output::write(&arguments.out, "errata.html", &content)?;
     output::print(&format!("{}\n", file.display()))?;
     if incomplete > 0 {
-        anstream::eprintln!(
+        output::note(format_args!(
             "interrupted with {incomplete} of {} entries incomplete; to continue, run the same command with `--resume`",
             entries.len()
-        );
+        ));
         return Ok(Exit::Unknown);
     }
     Ok(if table::print_out_of_memory(&detections) { Exit::Unknown } else { Exit::Pass })

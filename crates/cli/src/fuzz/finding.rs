@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use faultline_checker::{Context, Property, Violation};
-use faultline_console::place::{ACTION, check_free, numbered_place, remove_record, write_record};
+use faultline_console::place::{ACTION, Claim, check_free, remove_record, write_record};
 use faultline_fuzz::{Observed, Scenario, Steps, Trial, shrink as shrink_scenario};
 use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::transcript::{task_names, text, transcript};
@@ -75,11 +75,13 @@ pub(crate) fn shrink(
             (trial, vec!["two runs with this seed differ".to_owned()])
         }
     };
-    let dir = place(arguments, found.seed);
-    if arguments.resume && is_of_seed(&dir, found.seed) {
-        remove_record(&dir)?;
+    // The directory that the user named was claimed before the search.
+    let new = arguments.out.is_none().then(|| claim(arguments, found.seed)).transpose()?;
+    let dir = arguments.out.as_deref().or(new.as_ref().map(Claim::dir)).expect("one of them exists");
+    if arguments.resume && is_of_seed(dir, found.seed) {
+        remove_record(dir)?;
     }
-    let picture = record(&trial, &dir)?;
+    let picture = record(&trial, dir)?;
     let shown = RenderedTrial::new(&trial);
     Ok(Finding {
         seed: found.seed,
@@ -87,8 +89,8 @@ pub(crate) fn shrink(
         texts,
         transcript: shown.text(),
         facts: trial.trace.len(),
-        reproduce: reproduce(&dir, &trial),
-        bundle: dir,
+        reproduce: reproduce(dir, &trial),
+        bundle: dir.to_owned(),
         picture,
         is_interrupted,
     })
@@ -151,29 +153,27 @@ fn is_of_seed(dir: &Path, seed: u64) -> bool {
     Bundle::open(dir).read_manifest().is_ok_and(|it| Some(it.name) == name)
 }
 
-/// Checks, before a search, that a violation can be recorded in the directory that the user named, if any. A resumed
-/// search may replace its own record.
-pub(super) fn check_place(arguments: &FuzzArguments) -> Result<(), CommandError> {
+/// Claims, before a search, the directory that the user named for the record of a violation, if any. A resumed search may
+/// replace its own record.
+pub(super) fn claim_out(arguments: &FuzzArguments) -> Result<Option<Claim>, CommandError> {
     let of_search = |dir: &Path| {
         let name = Bundle::open(dir).read_manifest().ok()?.name;
         name.rsplit('-').next()?.parse().ok().filter(|seed| is_of_seed(dir, *seed))
     };
-    match &arguments.out {
-        Some(out) if !(arguments.resume && of_search(out).is_some()) => check_free(ACTION, out),
-        _ => Ok(()),
+    let Some(out) = &arguments.out else { return Ok(None) };
+    let claim = Claim::of(ACTION, out)?;
+    if !(arguments.resume && of_search(out).is_some()) {
+        check_free(ACTION, out)?;
     }
+    Ok(Some(claim))
 }
 
-/// Returns the directory that the user named, or a new one.
-fn place(arguments: &FuzzArguments, seed: u64) -> PathBuf {
-    if let Some(out) = &arguments.out {
-        return out.clone();
+/// Claims a new directory for the record of a violation.
+fn claim(arguments: &FuzzArguments, seed: u64) -> Result<Claim, CommandError> {
+    match arguments.defect {
+        Some(defect) => Claim::numbered(&format!("fuzz-{defect}-{seed}")),
+        None => Claim::numbered(&format!("fuzz-{seed}")),
     }
-    let base = match arguments.defect {
-        Some(defect) => format!("fuzz-{defect}-{seed}"),
-        None => format!("fuzz-{seed}"),
-    };
-    numbered_place(&base)
 }
 
 /// Returns the command that reproduces a trial.

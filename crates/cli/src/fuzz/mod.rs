@@ -49,7 +49,7 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
     if arguments.table {
         return table::table(arguments, &interrupted);
     }
-    finding::check_place(arguments)?;
+    let _claim = finding::claim_out(arguments)?;
     let mut search = Search::new(arguments, arguments.defect, &interrupted);
     if arguments.resume {
         search.resume()?;
@@ -63,7 +63,7 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
         Format::Json => output::json(&report),
         Format::Text => summary::report(&report, arguments.quiet),
     })?;
-    kept.iter().for_each(|it| anstream::eprintln!("{it}"));
+    kept.iter().for_each(output::note);
     Ok(report.verdict.into())
 }
 
@@ -112,13 +112,13 @@ fn print_seed_on_panic(options: impl Fn(u64) -> Option<String> + Send + 'static)
             let searched = SEARCHED.lock().unwrap_or_else(PoisonError::into_inner);
             let Some((seed, options)) = seed_under_way().zip(searched.as_ref()) else { return };
             match options(seed) {
-                Some(options) => eprintln!(
+                Some(options) => output::note(format_args!(
                     "panicked at seed {seed}; to reproduce the panic: faultline fuzz --seed {seed}{options}"
-                ),
-                None => eprintln!(
+                )),
+                None => output::note(format_args!(
                     "panicked at seed {seed}, whose schedule may depend on the seeds before it; to reproduce the panic, \
                      repeat the search"
-                ),
+                )),
             }
         }));
     });

@@ -27,7 +27,8 @@ use super::summary::SearchProgress;
 use crate::arguments::FuzzArguments;
 use crate::command_error::CommandError;
 use crate::files;
-use crate::journal::{Head, replace};
+use crate::journal::Head;
+use crate::output::replace;
 
 /// The interval at which the state of a search is saved, in case the program is killed.
 const KEPT_EVERY: Duration = Duration::from_secs(5);
@@ -198,7 +199,7 @@ impl<'a> Search<'a> {
     pub(super) fn keep(&self, finding: Option<&Finding>) -> Result<Option<String>, CommandError> {
         let path = self.kept();
         let wrong = |error: io::Error| {
-            CommandError::path("write", &path, error, "run the command in a writable directory")
+            CommandError::writing("write", &path, &error, "run the command in a writable directory")
         };
         let is_interrupted = self.interrupted.load(Ordering::Relaxed) && self.ended_early().is_some();
         let (coverage, text) = match (finding, &self.before_last) {

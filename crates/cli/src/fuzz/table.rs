@@ -93,7 +93,7 @@ pub(super) fn table(arguments: &FuzzArguments, interrupted: &AtomicBool) -> Resu
         }
     })?;
     if rows.len() < defects.len() {
-        anstream::eprintln!("interrupted: the table has {} of {} defects", rows.len(), defects.len());
+        output::note(format_args!("interrupted: the table has {} of {} defects", rows.len(), defects.len()));
         return Ok(Exit::Unknown);
     }
     Ok(if print_out_of_memory(&rows) { Exit::Unknown } else { Exit::Pass })
@@ -103,10 +103,10 @@ pub(super) fn table(arguments: &FuzzArguments, interrupted: &AtomicBool) -> Resu
 pub(crate) fn print_out_of_memory<'a>(detections: impl IntoIterator<Item = &'a Detection>) -> bool {
     let limited: u64 = detections.into_iter().map(|it| it.out_of_memory).sum();
     if limited > 0 {
-        anstream::eprintln!(
+        output::note(format_args!(
             "out of memory: {} reached the memory limit; use a larger `--memory`",
             count(limited, "schedule")
-        );
+        ));
     }
     limited > 0
 }

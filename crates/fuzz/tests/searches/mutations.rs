@@ -51,7 +51,7 @@ fn found_shrunk_and_checked(defect: hc3i::Defect, property: Property) -> (Trial,
     let place = tempfile::tempdir().unwrap();
     let bundle = Bundle::create(&place.path().join("found")).unwrap();
     let manifest = Manifest { federation: shrunk.scenario.to_yaml(), ..shrunk.manifest.clone() };
-    UnjudgedRecording { manifest, trace: shrunk.trace.clone(), is_read: false }.write(&bundle).unwrap();
+    UnjudgedRecording { manifest, trace: shrunk.trace.clone() }.write(&bundle).unwrap();
     let checked = Recording::read(&bundle).unwrap();
     assert_eq!((checked.judgement.verdict, &checked.trace.flaws[..]), (Verdict::Fail, &[][..]));
     assert_eq!(checked.judgement.of(property), shrunk.judgement.of(property));

@@ -53,13 +53,20 @@ const GAP: f64 = 30.0;
 const AXIS: f64 = 30.0;
 const LEGEND: f64 = 30.0;
 
+const LABEL: &str = "Space-time diagram of the run";
+
+/// Returns whether `content` is a diagram of this module.
+pub fn is_diagram(content: &str) -> bool {
+    content.starts_with("<svg") && content.split('>').next().is_some_and(|it| it.contains(LABEL))
+}
+
 /// Draws a diagram.
 pub fn render(diagram: &Diagram, options: Options) -> String {
     let scene = SvgDrawing::new(diagram, options);
     let (width, height) = (options.width, scene.height);
     let markup = html! {
         svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (n(width)) " " (n(height)) }
-            width=(n(width)) height=(n(height)) role="img" aria-label="Space-time diagram of the run" {
+            width=(n(width)) height=(n(height)) role="img" aria-label=(LABEL) {
             style { (PreEscaped(STYLE)) }
             rect.paper width=(n(width)) height=(n(height)) {}
             clipPath id="plot" {

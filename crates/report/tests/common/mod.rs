@@ -62,6 +62,7 @@ fn manifest(nodes: u32) -> Manifest {
     Manifest {
         format: FORMAT,
         tool: "0.1.0".into(),
+        program: None,
         name: "quick-start".into(),
         backend: BackendKind::Local,
         seed: 7,

@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use faultline_core::Life;
 use nix::errno::Errno;
@@ -17,7 +18,6 @@ use super::strike::Strike;
 use crate::clock::monotonic;
 use crate::exits::has_ended;
 use crate::node::NodeOptions;
-use crate::secret::Secret;
 
 /// Exit status of a process that ended because the supervisor closed the connection.
 pub(super) const ORDERLY: &str = "exit status: 0";
@@ -41,11 +41,11 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts a life with `command`. Its output goes to `log`.
+    /// Starts a life with `command`, which reads `input` from its standard input. Its output goes to `log`.
     pub(super) fn start(
         command: &[OsString],
         options: &NodeOptions,
-        secret: &Secret,
+        input: Vec<u8>,
         log: &Path,
     ) -> io::Result<Running> {
         fs::create_dir_all(log.parent().expect("a log is in a directory"))?;
@@ -59,9 +59,10 @@ impl Running {
             .stderr(log)
             .spawn()?;
         let mut stdin = child.stdin.take().expect("standard input is piped");
-        // The line fits into a pipe's buffer. If the process exits before it reads the line, its exit is reported.
-        drop(stdin.write_all(secret.to_line().as_bytes()));
-        Ok(Running { life: options.life, pid: Pid::from_raw(child.id() as i32), strike: None })
+        let running = Running { life: options.life, pid: Pid::from_raw(child.id() as i32), strike: None };
+        // The input may exceed a pipe's buffer. If the process exits before it reads everything, its exit is reported.
+        thread::Builder::new().name("input".into()).spawn(move || drop(stdin.write_all(&input)))?;
+        Ok(running)
     }
 
     /// Pauses or resumes the process. Returns the time of the signal by the monotonic clock, in nanoseconds; `None` if

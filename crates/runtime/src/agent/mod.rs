@@ -36,7 +36,7 @@ use tracing::{debug, info, warn};
 use crate::clock::{Alarm, Clock, ClockSource, monotonic};
 use crate::control;
 use crate::exits::last_output;
-use crate::node::NodeOptions;
+use crate::node::{NodeInput, NodeOptions};
 use crate::remote::messages::{Assignment, OrderNo, Ready, ToAgent, ToPlace};
 use crate::secret::{Ends, MAGIC, Secret};
 use crate::shaper::{Abilities, Shaper, ShaperError};
@@ -116,8 +116,6 @@ enum OrderError {
     Directory { path: PathBuf, source: io::Error },
     #[error("cannot create the directory for facts: {0}")]
     Bundle(BundleError),
-    #[error("{0:?} is not a valid file name")]
-    Name(String),
     #[error("cannot forward facts: {0}")]
     Facts(io::Error),
     #[error("cannot start {}: {source}", program.display())]
@@ -187,6 +185,8 @@ struct Hosted {
     process: ProcessId,
     run_dir: PathBuf,
     node_dir: PathBuf,
+    /// Description of the run, which the process reads when it starts.
+    description: Vec<u8>,
     facts: Facts,
 }
 
@@ -356,7 +356,7 @@ impl Agent {
 
     /// Accepts the assignment to a process, or resumes it after a lost connection.
     fn host(&mut self, assignment: Assignment) -> Result<(), OrderError> {
-        let Assignment { run, process, name, cluster_names, files, life, newest, arrived, .. } = assignment;
+        let Assignment { run, process, name, cluster_names, description, life, newest, arrived } = assignment;
         self.counters.call(cluster_names);
         if self.hosted.as_ref().is_none_or(|it| it.run != run || it.process != process) {
             self.end_running()?;
@@ -367,16 +367,9 @@ impl Agent {
                 Ok(_) | Err(BundleError::Occupied(_)) => {}
                 Err(error) => return Err(OrderError::Bundle(error)),
             }
-            for (name, content) in files {
-                if Path::new(&name).file_name() != Some(name.as_ref()) {
-                    return Err(OrderError::Name(name));
-                }
-                let path = run_dir.join(name);
-                fs::write(&path, content).map_err(|source| OrderError::Directory { path, source })?;
-            }
             let node_dir = run_dir.join("nodes").join(&name);
             let facts = Facts::new(run_dir.clone(), process);
-            self.hosted = Some(Hosted { run, process, run_dir, node_dir, facts });
+            self.hosted = Some(Hosted { run, process, run_dir, node_dir, description, facts });
         }
         if self.running.as_ref().map(|it| it.life) != life {
             self.end_running()?;
@@ -428,8 +421,9 @@ impl Agent {
             own_network: false,
             shaper: self.options.shaper.clone(),
         };
-        let (command, secret) = (&self.options.command, &self.options.secret);
-        let running = Running::start(command, &options, secret, &hosted.log(life))
+        let command = &self.options.command;
+        let input = NodeInput::bytes(&self.options.secret, &hosted.description);
+        let running = Running::start(command, &options, input, &hosted.log(life))
             .map_err(|source| OrderError::Launch { program: command[0].clone(), source })?;
         self.running = Some(running);
         self.counters.launched.inc();
@@ -644,7 +638,7 @@ mod tests {
             process: ProcessId(0),
             name: "p0".into(),
             cluster_names: ClusterNames::default(),
-            files: vec![],
+            description: vec![],
             life: None,
             newest: Life(0),
             arrived: vec![],

@@ -22,7 +22,7 @@ use tracing::warn;
 
 use crate::clock::Clock;
 use crate::exits::{has_ended, is_by_kill, last_output};
-use crate::node::NodeOptions;
+use crate::node::{NodeInput, NodeOptions};
 use crate::supervise::places::{GRACE_PERIOD, HostEvent, PlaceBackend, Seen};
 use crate::supervise::{PlaceContext, RunError};
 
@@ -121,6 +121,10 @@ impl PlaceBackend for Children {
         };
         let (program, first) = self.command.split_first().expect("a command starts with a program");
         let mut command = Command::new(program);
+        if program == super::THIS_PROGRAM {
+            // Lists of processes show the name by which this program was started.
+            command.arg0(std::env::args_os().next().unwrap_or_default());
+        }
         command
             .args(first)
             .args(options.to_args())
@@ -137,9 +141,10 @@ impl PlaceBackend for Children {
         let mut child = spawned.map_err(|source| RunError::Launch { program: program.clone(), source })?;
         let pid = child.id().expect("the child has not been reaped");
         let mut stdin = child.stdin.take().expect("standard input is piped");
-        let line = self.place_context.keys.of(process).expect("every process has a key").to_line();
+        let secret = self.place_context.keys.of(process).expect("every process has a key");
+        let input = NodeInput::bytes(secret, &self.place_context.description);
         tokio::task::spawn_local(async move {
-            if let Err(error) = stdin.write_all(line.as_bytes()).await {
+            if let Err(error) = stdin.write_all(&input).await {
                 warn!(%process, %error, "cannot pass the key to the process");
             }
         });
@@ -228,6 +233,7 @@ impl Child {
 mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
     use std::path::Path;
+    use std::sync::Arc;
     use std::time::{Duration, Instant};
 
     use tokio::sync::mpsc;
@@ -248,7 +254,8 @@ mod tests {
         let clock = Clock::start();
         let (host_events, happened) = HostEvents::new(clock);
         let control = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-        let context = PlaceContext { clock, keys: Keys::generate(1).unwrap(), control, host_events };
+        let (keys, description) = (Keys::generate(1).unwrap(), Arc::default());
+        let context = PlaceContext { clock, keys, description, control, host_events };
         let command = ["sh", "-c", command].map(OsString::from).to_vec();
         let mut children = Children::new(command, dir.to_owned(), vec!["p0".into()], None, context);
         children.launch(PROCESS, LIFE, Boot::Fresh).unwrap();

@@ -17,6 +17,9 @@ use crate::supervise::{
 };
 use children::Children;
 
+/// The program that this process executes, even if its file has been replaced or removed since it started.
+pub const THIS_PROGRAM: &str = "/proc/self/exe";
+
 /// Performs a run. `command` is the program and the first arguments of the command that starts a node; the arguments
 /// from [`crate::NodeOptions::to_args`] follow. Returns once every child has ended, even after an error.
 ///

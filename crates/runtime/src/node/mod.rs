@@ -6,7 +6,7 @@ mod shaping;
 mod supervisor_connection;
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -91,9 +91,9 @@ pub enum NodeError {
     /// The keys that the supervisor sent cannot be decrypted with this process's key.
     #[error("the supervisor sent the keys of another process")]
     Keys,
-    /// Standard input did not contain the key.
-    #[error("cannot read the process's key from standard input: {0}")]
-    Secret(io::Error),
+    /// Standard input did not contain the key and the description of the run.
+    #[error("cannot read the process's key and the description of the run from standard input: {0}")]
+    Input(io::Error),
     /// The asynchronous runtime did not start.
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
@@ -178,13 +178,42 @@ impl NodeOptions {
     }
 }
 
-/// Runs a process until its supervisor ends it by closing the connection. Reads the process's key from standard input.
+/// What a process reads from standard input when it starts: its key, and the description of its run.
+#[derive(Debug)]
+pub struct NodeInput {
+    secret: Secret,
+    /// The description of the run, from the options of its supervisor.
+    pub description: Vec<u8>,
+}
+
+impl NodeInput {
+    /// Reads standard input to its end.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the input cannot be read, or does not begin with a key.
+    pub fn read() -> Result<NodeInput, NodeError> {
+        let mut input = io::stdin().lock();
+        let secret = Secret::read_line(&mut input).map_err(NodeError::Input)?;
+        let mut description = Vec::new();
+        input.read_to_end(&mut description).map_err(NodeError::Input)?;
+        Ok(NodeInput { secret, description })
+    }
+
+    /// Returns what the process with this key must read from its standard input.
+    pub(crate) fn bytes(secret: &Secret, description: &[u8]) -> Vec<u8> {
+        [secret.to_line().as_bytes(), description].concat()
+    }
+}
+
+/// Runs a process until its supervisor ends it by closing the connection.
 ///
 /// # Errors
 ///
 /// Fails if the node cannot start or continue.
 pub fn run<P: Process + Send + 'static>(
     options: NodeOptions,
+    input: NodeInput,
     config: Arc<P::Config>,
 ) -> Result<(), NodeError> {
     // A paused process does not detect that the supervisor has disconnected, so the kernel must end it.
@@ -198,7 +227,7 @@ pub fn run<P: Process + Send + 'static>(
         namespace::leave_hub(options.process, options.life).map_err(NodeError::Namespace)?;
     }
     faultline_supervisor::panics::on_panic(exits::end_with);
-    let secret = Secret::read_line(io::stdin().lock()).map_err(NodeError::Secret)?;
+    let secret = input.secret;
     let exposition = Arc::new(Exposition::default());
     let (inbox_in, inbox) = mpsc::unbounded_channel();
     let supervisor =

@@ -21,8 +21,8 @@ pub(crate) struct Assignment {
     /// Name of the process.
     pub(crate) name: String,
     pub(crate) cluster_names: ClusterNames,
-    /// Files that the process finds in the run's directory, by name.
-    pub(crate) files: Vec<(String, Vec<u8>)>,
+    /// Description of the run, which the process reads when it starts.
+    pub(crate) description: Vec<u8>,
     /// The life that the supervisor expects at this place. The agent ends any other life before it reports
     /// that it is ready.
     pub(crate) life: Option<Life>,

@@ -36,8 +36,6 @@ pub struct RemoteOptions {
     /// Address on which the supervisor listens for nodes. If it is unspecified, nodes connect to the address
     /// from which the supervisor reaches their agent.
     pub listen: SocketAddr,
-    /// Files that nodes find in the run's directory, by name.
-    pub files: Vec<(String, Vec<u8>)>,
     /// Sum of the metrics of all nodes, which the run keeps up to date.
     pub sum: Sum,
 }
@@ -63,7 +61,7 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<RunOutcome, RunError> {
     assert_eq!(options.names.processes.len(), options.membership.members.len(), "every process has a name");
-    let RemoteOptions { run, keys, replace_after, listen, files, sum } = remote;
+    let RemoteOptions { run, keys, replace_after, listen, sum } = remote;
     let listener = TcpListener::bind(listen).map_err(RunError::Listen)?;
     let (run_dir, names) = (options.run_dir.clone(), options.names.clone());
     let (clock, journal, incomplete) = match &past {
@@ -79,7 +77,7 @@ pub fn run(
     let left = (journal.clone(), incomplete);
     let memory = Memory { journal, clock, past };
     let settle = |place_context| {
-        Remote::new((run, run_dir), names, files, place_context, place_registry.clone(), replace_after, left)
+        Remote::new((run, run_dir), names, place_context, place_registry.clone(), replace_after, left)
     };
     block_on(host(options, keys, listener, sum, memory, settle, observer))
 }

@@ -72,7 +72,6 @@ pub(super) struct Remote {
 pub(super) struct Shared {
     run: String,
     names: Names,
-    files: Vec<(String, Vec<u8>)>,
     pub(super) bundle: Bundle,
     pub(super) place_context: PlaceContext,
     pub(super) place_registry: PlaceRegistry,
@@ -153,7 +152,6 @@ impl Remote {
     pub(super) fn new(
         (run, run_dir): (String, PathBuf),
         names: Names,
-        files: Vec<(String, Vec<u8>)>,
         place_context: PlaceContext,
         place_registry: PlaceRegistry,
         replace_after: Duration,
@@ -169,7 +167,6 @@ impl Remote {
         let shared = Rc::new(Shared {
             run,
             names,
-            files,
             bundle: Bundle::open(run_dir),
             place_context,
             place_registry,
@@ -394,7 +391,7 @@ impl Shared {
             process,
             name: self.names.processes[process.index()].clone(),
             cluster_names: self.names.clusters.clone(),
-            files: self.files.clone(),
+            description: self.place_context.description.to_vec(),
             life,
             newest,
             arrived: lives.filter_map(arrived).collect(),
@@ -739,6 +736,8 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::clock::ClockSource;
     use crate::secret::Keys;
@@ -758,13 +757,13 @@ mod tests {
         let clock = Clock::start();
         let (host_events, _) = HostEvents::new(clock);
         let (keys, control) = (Keys::generate(1).unwrap(), place.address);
-        let context = PlaceContext { clock, keys, control, host_events };
+        let context = PlaceContext { clock, keys, description: Arc::default(), control, host_events };
         let names = Names { processes: vec!["p0".into()], ..Names::default() };
         let (journal, registry) = (Journal::default(), PlaceRegistry::default());
         registry.assign(1, [(PROCESS, place.clone())].into()).unwrap();
         let incomplete = [(PROCESS, [(LIFE, Some(place.uid.clone()))].into())].into();
         let of_run = ("run".into(), dir.to_owned());
-        let remote = Remote::new(of_run, names, vec![], context, registry, patience, (journal, incomplete));
+        let remote = Remote::new(of_run, names, context, registry, patience, (journal, incomplete));
         remote.shared.with(PROCESS, |entry| {
             entry.place = Some(place.clone());
             entry.life = Some(LIFE);

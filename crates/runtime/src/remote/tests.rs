@@ -224,6 +224,7 @@ fn options(dir: &std::path::Path, enough: &Arc<AtomicBool>) -> RunOptions {
     let planned = PlannedFault { no: FaultNo(0), trigger: Trigger::At(Time::ZERO + PLANNED), fault };
     RunOptions {
         run_dir: dir.join("run"),
+        description: Arc::default(),
         supervisor: Config {
             detect_after: DETECT_AFTER,
             restart_after: Span::from_secs(60),
@@ -273,7 +274,6 @@ fn places_that_fall_silent_together_delay_neither_detection_nor_faults() {
         keys,
         replace_after: Duration::from_secs(60),
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-        files: vec![],
         sum: Sum::default(),
     };
     let mut watcher = Watcher { begun: Some(begun), ..Watcher::default() };

@@ -57,6 +57,8 @@ const LEAST_ROOM: u64 = 64 << 10;
 pub(crate) struct PlaceContext {
     pub(crate) clock: Clock,
     pub(crate) keys: Keys,
+    /// Description of the run, for its processes.
+    pub(crate) description: Arc<[u8]>,
     /// Address on which the supervisor listens for nodes.
     pub(crate) control: SocketAddr,
     pub(crate) host_events: HostEvents,
@@ -171,8 +173,13 @@ pub(crate) async fn host<P: PlaceBackend>(
     let mut supervisor = Supervisor::new(options.supervisor.clone(), options.membership.clone(), &mut orders);
     supervisor.await_exits();
     supervisor.expect_heartbeats();
-    let places =
-        settle(PlaceContext { clock, keys: keys.clone(), control, host_events: host_events.clone() });
+    let places = settle(PlaceContext {
+        clock,
+        keys: keys.clone(),
+        description: options.description.clone(),
+        control,
+        host_events: host_events.clone(),
+    });
     let mut host = Host {
         extent: Extent { processes: options.names.processes.len(), clusters: options.names.clusters.0.len() },
         observer,

@@ -42,6 +42,8 @@ pub(crate) use journal::{Journal, JournalEntry};
 pub struct RunOptions {
     /// Directory of the run, in which a bundle has already been created.
     pub run_dir: PathBuf,
+    /// Description of the run, which each process receives when it starts. Its format is up to the program.
+    pub description: Arc<[u8]>,
     /// Configuration of the supervisor.
     pub supervisor: Config,
     /// The initial membership: no process is up, and every life is 0.

@@ -227,6 +227,7 @@ impl Backend for Lazy {
                 effects: Vec::new(),
                 links: None,
                 duration: Default::default(),
+                program: None,
             },
             None,
         ))

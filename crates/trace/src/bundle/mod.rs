@@ -126,7 +126,8 @@ impl Bundle {
     /// The names of the files and directories that make up the record of a run.
     pub const PARTS: [&str; 3] = [MANIFEST, FEDERATION, FACTS];
 
-    /// Creates a bundle in `dir`, which may exist but must not contain a run.
+    /// Creates a bundle in `dir`, which may exist but must not contain a run. If several programs call this function at
+    /// the same moment, it succeeds in only one of them.
     ///
     /// # Errors
     ///
@@ -137,9 +138,17 @@ impl Bundle {
         if bundle.holds_a_run() {
             return Err(BundleError::Occupied(bundle.dir));
         }
-        let facts = bundle.facts_dir();
-        fs::create_dir_all(&facts).map_err(|source| BundleError::Create { path: facts, source })?;
-        Ok(bundle)
+        let created = |path: PathBuf, result: io::Result<()>| {
+            result.map_err(|source| BundleError::Create { path, source })
+        };
+        created(bundle.dir.clone(), fs::create_dir_all(&bundle.dir))?;
+        // The operating system creates this directory for only one program, which thereby claims the bundle.
+        match fs::create_dir(bundle.facts_dir()) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(BundleError::Occupied(bundle.dir))
+            }
+            result => created(bundle.facts_dir(), result).map(|()| bundle),
+        }
     }
 
     /// Returns whether the directory contains a run, complete or not.
@@ -167,16 +176,15 @@ impl Bundle {
         gone(self.manifest_path(), fs::remove_file(self.manifest_path()))
     }
 
-    /// Returns the files that describe the run, with their names. A process needs these files when it starts.
-    ///
-    /// # Errors
-    ///
-    /// Fails if one of the files cannot be read.
-    pub fn description(&self) -> Result<Vec<(String, Vec<u8>)>, BundleError> {
-        [MANIFEST, FEDERATION]
-            .map(|name| Ok((name.to_owned(), read(&self.dir.join(name))?)))
-            .into_iter()
-            .collect()
+    /// Returns whether `path` is that of a file of the record, whether or not the file exists.
+    pub fn contains(&self, path: &Path) -> bool {
+        let parent = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let (Ok(dir), Ok(parent)) = (fs::canonicalize(&self.dir), fs::canonicalize(parent)) else {
+            return false;
+        };
+        let name = path.file_name().unwrap_or_default();
+        [FACTS, INPUTS].iter().any(|it| parent.starts_with(dir.join(it)))
+            || parent == dir && [MANIFEST, FEDERATION, FACTS, INPUTS].iter().any(|it| name == *it)
     }
 
     /// Opens the bundle in `dir`. The content is checked only when it is read.
@@ -489,8 +497,6 @@ pub(super) mod tests {
         assert_eq!(Manifest { facts: Vec::new(), ..manifest }, example());
         assert_eq!(bundle.read_trace().unwrap(), trace());
         assert!(matches!(Bundle::create(bundle.dir()), Err(BundleError::Occupied(_))));
-        let names: Vec<_> = bundle.description().unwrap().into_iter().map(|(name, _)| name).collect();
-        assert_eq!(names, ["manifest.json", "federation.yaml"]);
         assert!(bundle.holds_a_run());
         fs::create_dir(bundle.dir().join(INPUTS)).unwrap();
         bundle.clear().unwrap();
