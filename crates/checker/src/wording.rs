@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use faultline_core::fault::{Handled, MemoryContent, MemoryPart, MemoryUse, Panic};
 use faultline_core::{ClusterId, ImageName, Life, MessageId, ProcessId, Span, Theft, TheftStep};
 use faultline_history::{CheckpointName, Context, Contradiction, ImpossibleFact};
+use faultline_trace::Flaw;
 
 use crate::finding::{Breach, DurableCopies, Gap, Garbage, LinkDelay, MissingPart, Remark, Round};
 
@@ -708,7 +709,10 @@ impl Breach {
             Breach::NeverFinished { process: of } => {
                 format!("{} never finished, or a rollback undid its completion", process(of))
             }
-            Breach::NotDeterministic { message } => not_deterministic(message, names),
+            Breach::NotDeterministic { message } => {
+                let (reason, remedy) = not_deterministic(message, names);
+                format!("{reason}; {remedy}")
+            }
             Breach::Panicked(ref panic) => {
                 let Panic { process: of, at, handled, message, place, .. } = &**panic;
                 format!(
@@ -789,12 +793,14 @@ fn state(name: Option<CheckpointName>) -> String {
     }
 }
 
-fn not_deterministic(id: MessageId, names: &Context) -> String {
+/// Returns the reason and its remedy.
+fn not_deterministic(id: MessageId, names: &Context) -> (String, String) {
     let (text, sender) = (names.message(id), names.process(id.from));
-    format!(
+    let reason = format!(
         "the program is not send-deterministic: {sender} did not send {text} again after consuming the same messages \
-         as before; choose a protocol that does not require send determinism"
-    )
+         as before"
+    );
+    (reason, "choose a protocol that does not require send determinism".into())
 }
 
 /// Returns the sentence about an impossible fact of a task-based program, without its subject.
@@ -847,33 +853,71 @@ fn theft_name(theft: Theft, names: &Context) -> String {
     format!("theft {} by {thief} in {}, from {victim}", theft.number, theft.life)
 }
 
+/// The remedy if links or the times of faults differ from the request, which happens on a busy machine.
+fn idle_machine(names: &Context) -> String {
+    match names.in_pods {
+        true => "the machines were busy: repeat the run on idle ones, or use `--backend simulate`".into(),
+        false => "the machine was busy: repeat the run on an idle one, or use `--backend simulate`".into(),
+    }
+}
+
+/// The remedy if facts are missing.
+fn complete_record() -> String {
+    "restore the files of the record from a complete copy, or repeat the run".into()
+}
+
 impl Gap {
-    /// Returns the sentence, without a full stop.
+    /// Returns the reason and its remedy as a sentence, without a full stop.
     pub fn sentence(&self, names: &Context) -> String {
+        let (reason, remedy) = self.reason_and_remedy(names);
+        format!("{reason}; {remedy}")
+    }
+
+    /// Returns the reason why something could not be judged, and what the user can do about it.
+    fn reason_and_remedy(&self, names: &Context) -> (String, String) {
         let process = |it: ProcessId| names.process(it);
         match self {
-            Gap::DeadlineExceeded { begun } => {
-                let before = match begun {
-                    true => "all ranks had finished",
-                    false => "all processes were up and all links were measured",
-                };
-                format!("the deadline was exceeded before {before}")
+            Gap::DeadlineExceeded { begun: true } => (
+                "the deadline was exceeded before all ranks had finished".into(),
+                "raise `deadline`, or shorten the application".into(),
+            ),
+            Gap::DeadlineExceeded { begun: false } => (
+                "the deadline was exceeded before all processes were up and all links were measured".into(),
+                "raise `deadline`, or repeat the run on an idle machine".into(),
+            ),
+            Gap::Interrupted => {
+                ("the run was interrupted".into(), "repeat the run, and wait for its end".into())
             }
-            Gap::Interrupted => "the run was interrupted".into(),
-            Gap::CutShort => "the run was cut short".into(),
+            Gap::CutShort => (
+                "the run was cut short".into(),
+                "repeat the run; if it is cut short again, its log in the record (`run.log`) may say why".into(),
+            ),
             Gap::Unrecoverable { group, missing } => {
                 let parts: Vec<String> = missing.iter().map(|it| missing_part(it, names)).collect();
                 let missing = if parts.is_empty() { "every checkpoint".into() } else { parts.join("; ") };
-                format!("{} is unrecoverable by design; missing: {missing}", names.group(*group))
+                let reason = format!("{} is unrecoverable by design; missing: {missing}", names.group(*group));
+                let remedy = match names.copies {
+                    Some(_) => "to survive such failures, store more copies (`replicas`) or store them elsewhere \
+                                (`replicateTo`)",
+                    None => "to survive such failures, choose another protocol",
+                };
+                (reason, remedy.into())
             }
             Gap::NotDeterministic { message } => not_deterministic(*message, names),
             Gap::OutOfMemory(used) => out_of_memory(used, names),
-            Gap::EndedUnexpectedly { process: of, at } => format!(
-                "{} ended unexpectedly at {:.2} s, without a planned fault",
-                process(*of),
-                at.as_secs_f64()
+            Gap::EndedUnexpectedly { process: of, at } => (
+                format!(
+                    "{} ended unexpectedly at {:.2} s, without a planned fault",
+                    process(*of),
+                    at.as_secs_f64()
+                ),
+                match names.in_pods {
+                    true => "its log may say why (`kubectl faultline logs`)".into(),
+                    false => "its log in the record (`nodes`) may say why".into(),
+                },
             ),
             Gap::Flawed { flaws, contradictions, more } => {
+                let is_changed = flaws.iter().any(Flaw::is_change);
                 let flaws = flaws.iter().map(|flaw| flaw.describe(process));
                 let named: Vec<String> =
                     flaws.chain(contradictions.iter().map(|it| contradiction(it, names))).collect();
@@ -881,69 +925,110 @@ impl Gap {
                     0 => String::new(),
                     more => format!("; and {more} more of this kind"),
                 };
-                format!("{}{more}", named.join("; "))
+                let remedy = match is_changed {
+                    true => "use an unchanged copy of the record, or repeat the run".into(),
+                    false => complete_record(),
+                };
+                (format!("{}{more}", named.join("; ")), remedy)
             }
-            Gap::SupervisorMissing => "the supervisor's facts are missing".into(),
-            Gap::FactsMissing { process: of } => format!("facts of {} are missing", process(*of)),
+            Gap::SupervisorMissing => ("the supervisor's facts are missing".into(), complete_record()),
+            Gap::FactsMissing { process: of } => {
+                (format!("facts of {} are missing", process(*of)), complete_record())
+            }
             Gap::FactsMissingBefore { process: of, life, upto } => {
-                format!("facts of {} before {upto} of {life} are missing", process(*of))
+                (format!("facts of {} before {upto} of {life} are missing", process(*of)), complete_record())
             }
-            Gap::FactsOfCopiesMissing => "facts are missing that may show a durable copy".into(),
-            Gap::NoFaultTookEffect { planned } => match planned {
-                1 => "the only planned fault did not take effect".into(),
-                _ => format!("none of the {planned} planned faults took effect"),
-            },
-            Gap::FaultsNotShown { planned } => match planned {
-                1 => "the record does not show whether the only planned fault took effect".into(),
-                _ => format!("the record does not show whether any of the {planned} planned faults took effect"),
-            },
-            Gap::TimesNotRecorded { cluster, fault } => format!(
-                "the times at which {fault} ended the processes of {} were not recorded",
-                names.cluster(*cluster)
-            ),
-            Gap::EndNotSeen { process: of, fault } => format!(
-                "it is unknown when {fault} ended {}: its place did not respond, or the process had already ended",
-                process(*of)
-            ),
-            Gap::EndedApart { cluster, processes, fault, skew, within } => format!(
-                "{fault} ended the {processes} processes of {} within {skew}, not within {within}",
-                names.cluster(*cluster)
-            ),
-            Gap::LinkLatency { from, to, measured, asked } => {
-                format!("{} has a latency of {measured} instead of {asked}", link(*from, *to, names))
+            Gap::FactsOfCopiesMissing => {
+                ("facts are missing that may show a durable copy".into(), complete_record())
             }
-            Gap::LinkDelay(delay) => link_delay(delay, names),
-            Gap::LinkNotMeasured { from, to, since } => format!(
-                "{} was not measured after its change at {:.2} s",
-                link(*from, *to, names),
-                since.as_secs_f64()
+            Gap::NoFaultTookEffect { planned } => (
+                match planned {
+                    1 => "the only planned fault did not take effect".into(),
+                    _ => format!("none of the {planned} planned faults took effect"),
+                },
+                "plan a fault that is due before the end of the run, or let the application run longer".into(),
             ),
-            Gap::PartUnknown { owner, position } => {
-                format!("the content of checkpoint {position} of {} is unknown", process(*owner))
-            }
-            Gap::CheckpointUnknown { group, position } => {
-                format!("the content of checkpoint {position} of {} is unknown", names.group(*group))
-            }
-            Gap::ForcedUnknown { message } => format!(
-                "the checkpoint that {} forced at {} is unknown",
-                names.message(*message),
-                process(message.to)
+            Gap::FaultsNotShown { planned } => (
+                match planned {
+                    1 => "the record does not show whether the only planned fault took effect".into(),
+                    _ => format!("the record does not show whether any of the {planned} planned faults took effect"),
+                },
+                complete_record(),
             ),
-            Gap::StateUnknown { process: of } => format!("the final state of {} is unknown", process(*of)),
-            Gap::ReceiversUnknown { messages } => {
-                format!("the final states of the receivers of {} are unknown", count(*messages, "message"))
+            Gap::TimesNotRecorded { cluster, fault } => (
+                format!(
+                    "the times at which {fault} ended the processes of {} were not recorded",
+                    names.cluster(*cluster)
+                ),
+                "repeat the run".into(),
+            ),
+            Gap::EndNotSeen { process: of, fault } => (
+                format!(
+                    "it is unknown when {fault} ended {}: its place did not respond, or the process had already ended",
+                    process(*of)
+                ),
+                "repeat the run".into(),
+            ),
+            Gap::EndedApart { cluster, processes, fault, skew, within } => (
+                format!(
+                    "{fault} ended the {processes} processes of {} within {skew}, not within {within}",
+                    names.cluster(*cluster)
+                ),
+                idle_machine(names),
+            ),
+            Gap::LinkLatency { from, to, measured, asked } => (
+                format!("{} has a latency of {measured} instead of {asked}", link(*from, *to, names)),
+                idle_machine(names),
+            ),
+            Gap::LinkDelay(delay) => (link_delay(delay, names), idle_machine(names)),
+            Gap::LinkNotMeasured { from, to, since } => (
+                format!(
+                    "{} was not measured after its change at {:.2} s",
+                    link(*from, *to, names),
+                    since.as_secs_f64()
+                ),
+                idle_machine(names),
+            ),
+            Gap::PartUnknown { owner, position } => (
+                format!("the content of checkpoint {position} of {} is unknown", process(*owner)),
+                complete_record(),
+            ),
+            Gap::CheckpointUnknown { group, position } => (
+                format!("the content of checkpoint {position} of {} is unknown", names.group(*group)),
+                complete_record(),
+            ),
+            Gap::ForcedUnknown { message } => (
+                format!(
+                    "the checkpoint that {} forced at {} is unknown",
+                    names.message(*message),
+                    process(message.to)
+                ),
+                complete_record(),
+            ),
+            Gap::StateUnknown { process: of } => {
+                (format!("the final state of {} is unknown", process(*of)), complete_record())
             }
+            Gap::ReceiversUnknown { messages } => (
+                format!("the final states of the receivers of {} are unknown", count(*messages, "message")),
+                complete_record(),
+            ),
             Gap::SendersUnknown { messages } => {
                 let messages = count(*messages, "delivered message");
-                format!("the final states of the senders of {messages} are unknown")
+                (format!("the final states of the senders of {messages} are unknown"), complete_record())
             }
-            Gap::NoMessage => "no message had to be delivered".into(),
-            Gap::NoCheckpoint => {
-                "no checkpoint was taken; set the interval between checkpoints (`checkpointEvery` or \
-                                  `tau`) to less than the duration of the run"
-                    .into()
-            }
-            Gap::NoResultOfTasks => "no process reported a result that contains tasks".into(),
+            Gap::NoMessage => (
+                "no message had to be delivered".into(),
+                "use an application whose ranks exchange messages, or let it run longer".into(),
+            ),
+            Gap::NoCheckpoint => (
+                "no checkpoint was taken".into(),
+                "set the interval between checkpoints (`checkpointEvery` or `tau`) to less than the duration of the run"
+                    .into(),
+            ),
+            Gap::NoResultOfTasks => (
+                "no process reported a result that contains tasks".into(),
+                "keep at least one process until the end of the program".into(),
+            ),
         }
     }
 }
@@ -971,8 +1056,8 @@ fn link_delay(delay: &LinkDelay, names: &Context) -> String {
     )
 }
 
-/// Describes what filled the memory and suggests a remedy for the largest contributor.
-fn out_of_memory(used: &MemoryUse, names: &Context) -> String {
+/// Describes what filled the memory, and returns a remedy for the largest contributor.
+fn out_of_memory(used: &MemoryUse, names: &Context) -> (String, String) {
     let mut parts: Vec<(u64, String, &str)> =
         used.parts.iter().filter(|part| part.bytes > 0).map(|part| in_words(part, names)).collect();
     // If the judgement would need too much memory, the parts include memory that is not in use yet.
@@ -993,13 +1078,13 @@ fn out_of_memory(used: &MemoryUse, names: &Context) -> String {
     let limit = mebibytes(used.bound);
     if names.in_pods {
         let remedy = remedy.unwrap_or("shorten the application");
-        return format!(
-            "the supervisor reached its memory limit, {limit}{contents}; {remedy} (the limit of a supervisor in a pod \
-             is fixed)"
+        return (
+            format!("the supervisor reached its memory limit, {limit}{contents}"),
+            format!("{remedy} (the limit of a supervisor in a pod is fixed)"),
         );
     }
     let remedy = remedy.map(|it| format!("{it}, or ")).unwrap_or_default();
-    format!("the program reached its memory limit, {limit}{contents}; {remedy}raise `--memory`")
+    (format!("the program reached its memory limit, {limit}{contents}"), format!("{remedy}raise `--memory`"))
 }
 
 /// Returns whether the stored parts of checkpoints include more than those of the initial checkpoints.
@@ -1099,7 +1184,9 @@ impl Remark {
 mod tests {
     use super::*;
     use crate::testing::{Run, p};
-    use faultline_core::{Attempt, FaultNo, GroupId, ImageName, Incarnation, Sn, TaskId, Time};
+    use faultline_core::{
+        Attempt, FactNo, FaultNo, GroupId, ImageName, Incarnation, Position, Sn, TaskId, Time,
+    };
     use faultline_trace::manifest::Bounds;
 
     /// Returns the names of two clusters, each of which has one process.
@@ -1306,6 +1393,103 @@ mod tests {
         }
     }
 
+    /// Returns a gap of each kind. A kind that is added must be added here, too.
+    fn every_gap() -> Vec<Gap> {
+        let (process, message) =
+            (p(0), MessageId { from: p(0), to: p(1), incarnation: Incarnation(0), number: 7 });
+        let (from, to, cluster, fault) = (ClusterId(0), ClusterId(1), ClusterId(0), FaultNo(1));
+        let (position, since, at) = (Position::new(0, 3), Time::ZERO, Time::ZERO);
+        let (measured, asked, skew, within) = (Span::ZERO, Span::ZERO, Span::ZERO, Span::ZERO);
+        let group = GroupId(0);
+        let delay = LinkDelay { from, to, percent: 37, tolerance: Span::ZERO, mean: measured, asked };
+        let memory = MemoryUse { bound: 1, used: 2, parts: Vec::new() };
+        let gaps = vec![
+            Gap::DeadlineExceeded { begun: true },
+            Gap::DeadlineExceeded { begun: false },
+            Gap::Interrupted,
+            Gap::CutShort,
+            Gap::Unrecoverable { group, missing: Vec::new() },
+            Gap::NotDeterministic { message },
+            Gap::OutOfMemory(memory.into()),
+            Gap::EndedUnexpectedly { process, at },
+            Gap::Flawed { flaws: Vec::new(), contradictions: vec![Contradiction::NoSupervisor], more: 0 },
+            Gap::SupervisorMissing,
+            Gap::FactsMissing { process },
+            Gap::FactsMissingBefore { process, life: Life(1), upto: FactNo(3) },
+            Gap::FactsOfCopiesMissing,
+            Gap::NoFaultTookEffect { planned: 2 },
+            Gap::FaultsNotShown { planned: 2 },
+            Gap::TimesNotRecorded { cluster, fault },
+            Gap::EndNotSeen { process, fault },
+            Gap::EndedApart { cluster, processes: 3, fault, skew, within },
+            Gap::LinkLatency { from, to, measured, asked },
+            Gap::LinkDelay(delay),
+            Gap::LinkNotMeasured { from, to, since },
+            Gap::PartUnknown { owner: process, position },
+            Gap::CheckpointUnknown { group, position },
+            Gap::ForcedUnknown { message },
+            Gap::StateUnknown { process },
+            Gap::ReceiversUnknown { messages: 1 },
+            Gap::SendersUnknown { messages: 2 },
+            Gap::NoMessage,
+            Gap::NoCheckpoint,
+            Gap::NoResultOfTasks,
+        ];
+        for gap in &gaps {
+            // Fails to compile if a kind is added.
+            match gap {
+                Gap::DeadlineExceeded { .. }
+                | Gap::Interrupted
+                | Gap::CutShort
+                | Gap::Unrecoverable { .. } => {}
+                Gap::NotDeterministic { .. } | Gap::OutOfMemory(_) | Gap::EndedUnexpectedly { .. } => {}
+                Gap::Flawed { .. } | Gap::SupervisorMissing | Gap::FactsMissing { .. } => {}
+                Gap::FactsMissingBefore { .. } | Gap::FactsOfCopiesMissing => {}
+                Gap::FaultsNotShown { .. } => {}
+                Gap::NoFaultTookEffect { .. } | Gap::TimesNotRecorded { .. } | Gap::EndNotSeen { .. } => {}
+                Gap::EndedApart { .. } | Gap::LinkLatency { .. } | Gap::LinkDelay(_) => {}
+                Gap::LinkNotMeasured { .. } | Gap::PartUnknown { .. } | Gap::CheckpointUnknown { .. } => {}
+                Gap::ForcedUnknown { .. } | Gap::StateUnknown { .. } | Gap::ReceiversUnknown { .. } => {}
+                Gap::SendersUnknown { .. } | Gap::NoMessage | Gap::NoCheckpoint | Gap::NoResultOfTasks => {}
+            }
+        }
+        gaps
+    }
+
+    #[test]
+    fn each_gap_has_a_reason_and_a_remedy() {
+        const VERBS: [&str; 14] = [
+            "choose",
+            "keep",
+            "let",
+            "plan",
+            "raise",
+            "repeat",
+            "restore",
+            "set",
+            "store",
+            "use",
+            "take",
+            "collect",
+            "shorten",
+            "may say why",
+        ];
+        for in_pods in [false, true] {
+            let mut names = names();
+            names.in_pods = in_pods;
+            for gap in every_gap() {
+                let (reason, remedy) = gap.reason_and_remedy(&names);
+                let acts = VERBS.iter().any(|it| remedy.contains(it));
+                assert!(!reason.is_empty() && acts && !remedy.ends_with('.'), "{gap:?}: {reason}; {remedy}");
+                assert_eq!(gap.sentence(&names), format!("{reason}; {remedy}"));
+            }
+        }
+        let link = |it: &&Gap| matches!(it, Gap::LinkDelay(_));
+        let said = every_gap().iter().find(link).expect("it is listed").sentence(&names());
+        let remedy = "; the machine was busy: repeat the run on an idle one, or use `--backend simulate`";
+        assert!(said.starts_with("for 37 % of the echoes") && said.ends_with(remedy), "{said}");
+    }
+
     #[test]
     fn an_unrecoverable_group_names_the_processes_that_were_asked() {
         let missing = vec![
@@ -1316,7 +1500,8 @@ mod tests {
         assert_eq!(
             gap.sentence(&names()),
             "paris is unrecoverable by design; missing: paris-0's part of checkpoint 3 (not found at paris-0, lyon-0); \
-             the log of lyon-0 since checkpoint 3 (no process holds it)"
+             the log of lyon-0 since checkpoint 3 (no process holds it); to survive such failures, choose another \
+             protocol"
         );
     }
 

@@ -11,6 +11,7 @@
 //! | [`spent`] | how processes spent their time |
 //! | [`summary`] | everything reported about a run, as one value and as JSON |
 //! | [`text`] | the summary for a terminal |
+//! | [`table`] | tables and sentences of at most 100 columns |
 //! | [`diagram`] | the space-time diagram, as data and as a static picture |
 //! | [`page`] | the report: one HTML file |
 //! | [`timeline`] | what happened, timed by the clocks of the processes |
@@ -25,6 +26,7 @@ pub mod page;
 pub mod spent;
 pub mod style;
 pub mod summary;
+pub mod table;
 mod terms;
 pub mod text;
 pub mod timeline;

@@ -10,7 +10,7 @@ use crate::explain::{ExplainedEvent, count};
 use crate::names::DisplayNames;
 use crate::spent::TimeByActivity;
 use crate::style;
-use crate::summary::{PropertyResult, RecordedRun, Summary, target};
+use crate::summary::{PropertyResult, RecordedRun, Summary, restored};
 use crate::terms;
 use crate::text::{backend, because, instant, lost, percent, protocol, span, verdict};
 use crate::timeline::Timeline;
@@ -139,9 +139,7 @@ fn head(summary: &Summary) -> Markup {
         } @else {
             ul.reasons { @for reason in &summary.reasons { li { (reason) } } }
         }
-        @for note in &summary.notes { p.hint { "Note: " (note) "." } }
         div.numbers {
-            div { b { (unforced + forced) } span { (if unforced + forced == 1.0 { "checkpoint" } else { "checkpoints" }) ", " (forced) " forced" } }
             div { b { (rollbacks) } span { (if rollbacks == 1.0 { "rollback" } else { "rollbacks" }) } }
             div { b { (if has_lost { span(lost) } else { "none".to_owned() }) } span { "work lost, all processes" @if has_lost { ": " (percent(lost, all(|it| it.time.total_seconds()))) " of their time" } } }
             div { b { (if rollbacks > 0.0 { span(slowest) } else { "none".to_owned() }) } span { "longest recovery" } }
@@ -152,32 +150,19 @@ fn head(summary: &Summary) -> Markup {
                 @let resent = all(|it| it.resent as f64);
                 div { b { (resent) } span { (if resent == 1.0 { "message re-sent" } else { "messages re-sent" }) } }
             }
+            div { b { (unforced + forced) } span { (if unforced + forced == 1.0 { "checkpoint" } else { "checkpoints" }) ", " (forced) " forced" } }
         }
+        @for note in &summary.notes { p.hint { "Note: " (note) "." } }
     }
 }
 
 fn pass_reasons(summary: &Summary) -> String {
-    let instances: u64 = summary.properties.iter().map(|it| it.instances).sum();
-    let effective = summary.faults.iter().filter(|it| it.state == "effective").count();
-    let faults = match summary.faults.len() {
-        0 => "No faults were planned".to_owned(),
-        1 if effective == 1 => "The planned fault took effect".to_owned(),
-        1 => "The planned fault had no effect".to_owned(),
-        planned => format!("{effective} of {planned} planned faults took effect"),
-    };
     let result = match (&summary.result.compared_with, summary.result.equal) {
-        (Some(source), Some(true)) => format!("the result equals that of {source}"),
-        _ => "there is no reference result".to_owned(),
+        (Some(source), Some(true)) => format!("The result equals that of {source}."),
+        _ => "There is no reference result.".to_owned(),
     };
-    let (hold, judged) = summary.holding();
-    let idle = match summary.not_exercised().as_slice() {
-        [] => String::new(),
-        names => format!(" Not exercised ({}): {}.", names.len(), names.join(", ")),
-    };
-    format!(
-        "{faults}, {result}, and {hold} of {judged} exercised properties hold in {}.{idle}",
-        count(instances, "instance"),
-    )
+    let links = summary.links_in_words().map(|it| format!(" {it}")).unwrap_or_default();
+    format!("{result} {}. {}{links}", summary.properties_in_words(), summary.faults_in_words())
 }
 
 fn diagram_section(diagram: &Diagram) -> Markup {
@@ -363,13 +348,13 @@ fn rollbacks(summary: &Summary) -> Markup {
             h2 { "Rollbacks" }
             div.table { table {
                 thead { tr {
-                    th { "rollback of" } th.num { "at" } th { "cause" } th { "restored" } th.num { "checkpoints undone" }
+                    th { "rollback of" } th.num { "at" } th { "cause" } th { "restored checkpoint" } th.num { "checkpoints undone" }
                     th.num { "lost work" } th.num { "recovered in" }
                     @if !summary.is_of_tasks() { th.num { "messages re-sent" } }
                 } }
                 tbody { @for (index, it) in all { tr {
                     td { span class={ "dot c" (index % 6) } {} (it.of) }
-                    td.num { (instant(it.at_seconds)) } td { (because(it)) } td { (target(it)) } td.num { (it.depth) }
+                    td.num { (instant(it.at_seconds)) } td { (because(it)) } td { (restored(it)) } td.num { (it.depth) }
                     td.num { (span(it.lost_work_seconds)) } td.num { (span(it.recovery_seconds)) }
                     @if !summary.is_of_tasks() { td.num { (it.resent) } }
                 } } }
@@ -431,15 +416,16 @@ fn properties(summary: &Summary) -> Markup {
 fn links(summary: &Summary) -> Markup {
     html! {
         div.table { table {
-            thead { tr { th { "link" } th { "requested" } th.num { "measured delay" } th { "result" } th.num { "measured jitter (not judged)" } th.num { "echoes" } th.num { "measurements" } } }
+            thead { tr {
+                th { "link" } th { "result" } th { "requested" } th.num { "before the run" } th { "during the run" }
+                th.num { "measured jitter (not judged)" } th.num { "echoes" } th.num { "measurements" }
+            } }
             tbody { @for it in &summary.links { tr {
-                td { (it.link) } td { (it.asked()) }
+                td { (it.link) }
+                td { @if it.is_emulated() { @let (result, verdict) = it.result(); (chip(verdict, result)) } }
+                td { (it.asked()) }
                 td.num { (it.measured_latency_seconds.map_or_else(|| "not measured".to_owned(), span)) }
-                td { @match it.as_requested {
-                    Some(true) => { (chip(Verdict::Pass, "delay as requested")) " within " (span(it.tolerance_seconds)) }
-                    Some(false) => { (chip(Verdict::Fail, "delay not as requested")) " off by more than " (span(it.tolerance_seconds)) }
-                    None => {}
-                } }
+                td { (it.observed().unwrap_or_default()) }
                 td.num { (it.measured_jitter_seconds.map_or_else(|| "-".to_owned(), span)) }
                 td.num { (it.samples) }
                 td.num { (it.rounds) }

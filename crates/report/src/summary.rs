@@ -179,6 +179,11 @@ pub struct FaultSummary {
 }
 
 impl FaultSummary {
+    /// Returns whether the fault took effect.
+    pub(crate) fn is_effective(&self) -> bool {
+        self.state == "effective"
+    }
+
     /// Formats the fault's latency and skew, if measured.
     pub(crate) fn measured(&self) -> String {
         measured(self.latency_seconds, self.skew_seconds)
@@ -229,9 +234,28 @@ pub struct LinkSummary {
     /// requested from the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_seconds: Option<f64>,
+    /// Whether the link differed so much from the request that it affects the verdict.
+    #[serde(skip)]
+    pub(crate) is_off: bool,
 }
 
 impl LinkSummary {
+    /// Returns whether the link was emulated, and therefore measured. In virtual time, links are exact.
+    pub(crate) fn is_emulated(&self) -> bool {
+        self.as_requested.is_some() || self.observed_percent_outside.is_some()
+    }
+
+    /// Returns whether the link was as requested: the word for tables, and the effect on the verdict.
+    pub(crate) fn result(&self) -> (&'static str, Verdict) {
+        if self.is_off { ("off", Verdict::Unknown) } else { ("as requested", Verdict::Pass) }
+    }
+
+    /// Describes the mean delay while the application ran, and the share of echoes whose delay was out of tolerance.
+    pub(crate) fn observed(&self) -> Option<String> {
+        let (mean, outside) = (self.observed_latency_seconds?, self.observed_percent_outside?);
+        Some(format!("{}, {outside} % off", span(mean)))
+    }
+
     /// Formats the requested properties and, if they were not requested from the start, the time at which they were
     /// requested.
     pub(crate) fn asked(&self) -> String {
@@ -348,6 +372,54 @@ impl Summary {
     pub fn not_exercised(&self) -> Vec<String> {
         let idle = self.properties.iter().filter(|it| it.found == PropertyResult::NotExercised);
         idle.map(PropertySummary::name).collect()
+    }
+
+    /// Says how many properties hold, without a full stop.
+    pub(crate) fn properties_in_words(&self) -> String {
+        let (hold, judged) = self.holding();
+        let instances: u64 = self.properties.iter().map(|it| it.instances).sum();
+        let idle = match self.not_exercised().len() {
+            0 => String::new(),
+            1 => "; 1 was not exercised".to_owned(),
+            idle => format!("; {idle} were not exercised"),
+        };
+        format!("{hold} of {judged} exercised properties hold ({}){idle}", count(instances, "instance"))
+    }
+
+    /// Says in a sentence whether the planned faults took effect.
+    pub(crate) fn faults_in_words(&self) -> String {
+        let effective = self.faults.iter().filter(|it| it.is_effective()).count();
+        match (self.faults.len(), effective) {
+            (0, _) => "No faults were planned.".to_owned(),
+            (1, 1) => "The planned fault took effect.".to_owned(),
+            (1, _) => "The planned fault had no effect.".to_owned(),
+            (2, 2) => "Both planned faults took effect.".to_owned(),
+            (planned, effective) if planned == effective => {
+                format!("All {planned} planned faults took effect.")
+            }
+            (planned, effective) => format!("{effective} of {planned} planned faults took effect."),
+        }
+    }
+
+    /// Says in a sentence whether the links had the requested delay; `None` if links were not emulated.
+    pub(crate) fn links_in_words(&self) -> Option<String> {
+        let emulated = || self.links.iter().filter(|it| it.is_emulated());
+        let number = emulated().count();
+        let outside = emulated().filter_map(|it| it.observed_percent_outside).max().unwrap_or(0);
+        Some(match (number, emulated().filter(|it| it.is_off).count()) {
+            (0, _) => return None,
+            (1, 0) if outside == 0 => "The link had the requested delay.".to_owned(),
+            (_, 0) if outside == 0 => format!("All {number} links had the requested delay."),
+            (1, 0) => format!("The link had the requested delay, except for {outside} % of the echoes."),
+            (_, 0) => {
+                format!(
+                    "All {number} links had the requested delay, except for at most {outside} % of the echoes."
+                )
+            }
+            (_, off) => {
+                format!("{off} of {} did not have the requested delay.", count(number as u64, "link"))
+            }
+        })
     }
 
     /// Summarises a run.
@@ -575,6 +647,7 @@ fn link_summary(it: &LinkEntry, names: &DisplayNames, timeline: &Timeline) -> Li
         observed_latency_seconds: it.observed.map(|it| it.mean.as_secs_f64()),
         observed_percent_outside: it.percent_outside(),
         since_seconds: it.since.map(|it| timeline.seconds(it)),
+        is_off: it.is_off(),
     }
 }
 
@@ -650,12 +723,10 @@ fn lives_were(number: usize) -> String {
     if number == 1 { "1 life was".to_owned() } else { format!("{number} lives were") }
 }
 
-/// Formats a restored checkpoint for a table: `initial state`, `checkpoint 3`, or `checkpoint 3 (incarnation 2)`.
-pub(crate) fn target(it: &RollbackSummary) -> String {
+/// Formats a restored checkpoint for a column of checkpoints: `initial state`, `3`, or `3 (incarnation 2)`.
+pub(crate) fn restored(it: &RollbackSummary) -> String {
     match it.checkpoint {
         0 => "initial state".to_owned(),
-        sn => {
-            format!("checkpoint {}", checkpoint(faultline_core::Position::new(it.checkpoint_incarnation, sn)))
-        }
+        sn => checkpoint(Position::new(it.checkpoint_incarnation, sn)),
     }
 }

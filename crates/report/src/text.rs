@@ -1,13 +1,13 @@
 //! The summary as plain text for a terminal.
 
-use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, Color, Table};
-use faultline_checker::Verdict;
+use faultline_checker::{Property, Verdict};
 pub use faultline_trace::duration::{instant, span};
 
 use crate::explain::count;
 use crate::spent::TimeByActivity;
-use crate::summary::{ClusterSummary, PropertyResult, Summary, target};
+use crate::summary::{ClusterSummary, PropertyResult, PropertySummary, Summary, restored};
+use crate::table::{lines, table, wrapped};
 
 /// The layout of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,27 +16,23 @@ pub struct Layout {
     pub colour: bool,
     /// Whether to print only the verdict and its reasons.
     pub quiet: bool,
-    /// Whether to also print the properties that hold.
+    /// Whether to also print how processes spent their time, all faults and links, and all properties.
     pub verbose: bool,
 }
 
-/// Formats the summary of a run.
+/// Formats the summary of a run: the verdict with its reasons, the rollbacks, what was lost, and what else is unusual.
 pub fn summary(summary: &Summary, layout: Layout) -> String {
     let writer = Writer { summary, layout };
     let mut parts = vec![writer.verdict()];
     if !layout.quiet {
-        parts.extend([
-            writer.clusters(),
-            writer.time(),
-            writer.rollbacks(),
-            writer.faults(),
-            writer.links(),
-            writer.properties(),
-        ]);
-        parts.push(writer.closing());
+        parts.extend([writer.rollbacks(), writer.clusters()]);
+        if layout.verbose {
+            parts.push(writer.time());
+        }
+        parts.extend([writer.findings(), writer.properties(), writer.closing()]);
     }
     parts.retain(|it| !it.is_empty());
-    parts.join("\n\n") + "\n"
+    parts.join("\n")
 }
 
 /// Formats a share as a percentage; `-` if the whole is zero. Only zero is shown as `0.0 %`.
@@ -62,8 +58,6 @@ struct Writer<'a> {
     layout: Layout,
 }
 
-/// The maximum number of characters in a line of names.
-const WIDTH: usize = 100;
 const GOOD: Color = Color::Green;
 const OPEN: Color = Color::Yellow;
 const BAD: Color = Color::Red;
@@ -71,11 +65,9 @@ const BAD: Color = Color::Red;
 impl Writer<'_> {
     fn verdict(&self) -> String {
         let run = &self.summary.run;
-        let colour = colour_of(self.summary.verdict);
-        let word = verdict(self.summary.verdict).to_uppercase();
         let mut table = self.bare();
         table.add_row([
-            self.cell(word, Some(colour)),
+            self.cell(verdict(self.summary.verdict).to_uppercase(), Some(colour_of(self.summary.verdict))),
             self.cell(
                 format!(
                     "{}: {} on the {} backend, seed {}, {}",
@@ -88,41 +80,53 @@ impl Writer<'_> {
                 None,
             ),
         ]);
-        let mut text = lines(&table);
-        for reason in &self.summary.reasons {
-            text.push_str(&format!("\n  - {reason}"));
+        let reasons = self.summary.reasons.iter().map(|it| wrapped("  - ", it));
+        std::iter::once(lines(&table)).chain(reasons).collect()
+    }
+
+    fn rollbacks(&self) -> String {
+        let titles =
+            ["rollback of", "at", "cause", "to checkpoint", "undone", "lost work", "recovery", "re-sent"];
+        // Task-based programs have no messages to re-send.
+        let shown = titles.len() - usize::from(self.summary.is_of_tasks());
+        let mut table = self.titled(&titles[..shown]);
+        let mut all: Vec<_> = self.summary.clusters.iter().flat_map(|it| &it.rollbacks).collect();
+        all.sort_by(|a, b| a.order(b));
+        for it in &all {
+            let row = [
+                it.of.clone(),
+                instant(it.at_seconds),
+                because(it),
+                restored(it),
+                it.depth.to_string(),
+                span(it.lost_work_seconds),
+                span(it.recovery_seconds),
+                it.resent.to_string(),
+            ];
+            table.add_row(row.into_iter().take(shown));
         }
-        for note in self.summary.notes.iter().filter(|_| !self.layout.quiet) {
-            text.push_str(&format!("\n  note: {note}"));
-        }
-        text
+        if all.is_empty() { String::new() } else { lines(&table) }
     }
 
     fn clusters(&self) -> String {
         let is_of_tasks = self.summary.is_of_tasks();
-        let mut titles = vec!["cluster", "nodes", "checkpoints", "rollbacks", "lost work"];
-        titles.extend(if is_of_tasks { &["tasks run"][..] } else { &["messages sent", "re-sent to it"] });
-        let mut table = self.titled(&titles);
+        let titles = ["cluster", "rollbacks", "lost work", "checkpoints"];
+        let mut table =
+            self.titled(&[&titles[..], &[if is_of_tasks { "tasks run" } else { "messages sent" }]].concat());
         for it in &self.summary.clusters {
-            let mut row = vec![
+            table.add_row([
                 it.name.clone(),
-                it.processes.to_string(),
-                format!("{} unforced, {} forced", it.unforced, it.forced),
                 it.rollbacks.len().to_string(),
-                if it.rollbacks.is_empty() && it.lost_work_seconds == 0.0 {
-                    "-".to_owned()
-                } else {
-                    lost(it)
+                match it.rollbacks.is_empty() && it.lost_work_seconds == 0.0 {
+                    true => "none".to_owned(),
+                    false => lost(it),
                 },
-            ];
-            match it.tasks_run {
-                Some(run) => row.push(run.to_string()),
-                None => row.extend([
-                    format!("{} within, {} to others", it.sent_within, it.sent_between),
-                    it.resent.to_string(),
-                ]),
-            }
-            table.add_row(row);
+                format!("{} unforced, {} forced", it.unforced, it.forced),
+                match it.tasks_run {
+                    Some(run) => run.to_string(),
+                    None => format!("{} within, {} to others", it.sent_within, it.sent_between),
+                },
+            ]);
         }
         lines(&table)
     }
@@ -146,35 +150,36 @@ impl Writer<'_> {
         lines(&table)
     }
 
-    fn rollbacks(&self) -> String {
-        let titles = ["rollback of", "at", "cause", "to", "undone", "lost work", "recovered in", "re-sent"];
-        // Task-based programs have no messages to re-send.
-        let shown = titles.len() - usize::from(self.summary.is_of_tasks());
-        let mut table = self.titled(&titles[..shown]);
-        let mut all: Vec<_> = self.summary.clusters.iter().flat_map(|it| &it.rollbacks).collect();
-        all.sort_by(|a, b| a.order(b));
-        for it in &all {
-            let row = [
-                it.of.clone(),
-                instant(it.at_seconds),
-                because(it),
-                target(it),
-                count(it.depth, "checkpoint"),
-                span(it.lost_work_seconds),
-                span(it.recovery_seconds),
-                it.resent.to_string(),
-            ];
-            table.add_row(row.into_iter().take(shown));
-        }
-        if all.is_empty() { String::new() } else { lines(&table) }
+    /// Formats the result, the faults and links, and the notes. Lists only those faults and links that were not as
+    /// expected, unless all details are requested.
+    fn findings(&self) -> String {
+        let mut text = wrapped("", &self.result());
+        let lists_all = self.layout.verbose || self.summary.not_exercised().is_empty();
+        let more = if lists_all { "" } else { " (`-v` lists them)" };
+        text += &wrapped("", &format!("{}{more}.", self.summary.properties_in_words()));
+        text += &wrapped("", &self.summary.faults_in_words());
+        text += &self.faults();
+        text += &self.links();
+        text.extend(self.notes().map(|it| wrapped("note: ", it)));
+        text
+    }
+
+    /// Returns the notes. Omits those that repeat what the other lines say about faults and links.
+    fn notes(&self) -> impl Iterator<Item = &String> {
+        let repeated = |it: &&PropertySummary| {
+            matches!(it.property, Property::AtOnce | Property::LinksAsRequested)
+                && it.verdict == Verdict::Pass
+                && !self.layout.verbose
+        };
+        let repeated: Vec<&String> =
+            self.summary.properties.iter().filter(repeated).flat_map(|it| &it.remarks).collect();
+        self.summary.notes.iter().filter(move |it| !repeated.contains(it))
     }
 
     fn faults(&self) -> String {
-        if self.summary.faults.is_empty() {
-            return "No faults were planned.".to_owned();
-        }
         let mut table = self.titled(&["fault", "due", "action", "effect"]);
-        for it in &self.summary.faults {
+        let told = self.summary.faults.iter().filter(|it| self.layout.verbose || !it.is_effective());
+        for it in told {
             let (effect, colour) = match (it.state, &it.reason, it.injected_seconds) {
                 ("effective", _, Some(at)) => {
                     (format!("took effect at {}{}", instant(at), it.measured()), GOOD)
@@ -192,63 +197,35 @@ impl Writer<'_> {
                 self.cell(effect, Some(colour)),
             ]);
         }
-        lines(&table)
+        if table.row_count() == 0 { String::new() } else { lines(&table) }
     }
 
     fn links(&self) -> String {
-        if self.summary.links.iter().all(|it| it.as_requested.is_none()) {
-            return String::new();
-        }
-        let mut table =
-            self.titled(&["link", "requested", "measured delay", "result", "measured jitter (not judged)"]);
-        for it in &self.summary.links {
-            let latency = it.measured_latency_seconds.map_or_else(|| "not measured".to_owned(), span);
-            let jitter = it.measured_jitter_seconds.map_or_else(String::new, span);
-            let (mut said, colour) = match it.as_requested {
-                Some(true) => (format!("delay: as requested, within {}", span(it.tolerance_seconds)), GOOD),
-                Some(false) => (format!("delay: off by more than {}", span(it.tolerance_seconds)), BAD),
-                None => (String::new(), OPEN),
-            };
-            if it.rounds > 1 {
-                said += &format!(" (measured {} times)", it.rounds);
+        let mut table = self.titled(&["link", "requested", "before the run", "during the run", "result"]);
+        for it in self.summary.links.iter().filter(|it| it.is_emulated()) {
+            let (result, verdict) = it.result();
+            if verdict == Verdict::Pass && !self.layout.verbose {
+                continue;
             }
-            if let (Some(percent @ 1..), Some(mean)) =
-                (it.observed_percent_outside, it.observed_latency_seconds)
-            {
-                said += &format!("; out of tolerance for {percent} % of the run ({} on average)", span(mean));
-            }
+            let before = it.measured_latency_seconds.map_or_else(|| "not measured".to_owned(), span);
+            let jitter = it.measured_jitter_seconds.map(|it| format!(" +-{}", span(it))).unwrap_or_default();
             table.add_row([
                 self.cell(it.link.clone(), None),
                 self.cell(it.asked(), None),
-                self.cell(latency, None),
-                self.cell(said, Some(colour)),
-                self.cell(jitter, None),
+                self.cell(before + &jitter, None),
+                self.cell(it.observed().unwrap_or_default(), None),
+                self.cell(result.to_owned(), Some(colour_of(verdict))),
             ]);
         }
-        lines(&table)
+        let told = self.summary.links_in_words().map(|it| wrapped("", &it)).unwrap_or_default();
+        if table.row_count() == 0 { told } else { told + &lines(&table) }
     }
 
+    /// Formats a table of the properties that do not hold or, if all details are requested, of all properties.
     fn properties(&self) -> String {
-        let all = &self.summary.properties;
-        let (hold, judged) = self.summary.holding();
-        let instances: u64 = all.iter().map(|it| it.instances).sum();
-        let mut text = format!(
-            "{}\n{hold} of {judged} exercised properties hold ({}).",
-            self.result(),
-            count(instances, "instance"),
-        );
-        let idle = self.summary.not_exercised();
-        if !idle.is_empty() {
-            text.push('\n');
-            text.push_str(&listed(&format!("Not exercised ({}):", idle.len()), &idle));
-        }
-        let told: Vec<_> =
-            all.iter().filter(|it| self.layout.verbose || it.verdict != Verdict::Pass).collect();
-        if told.is_empty() {
-            return text;
-        }
-        let mut table = self.bare();
-        for it in told {
+        let all = self.summary.properties.iter();
+        let mut table = self.titled(&["result", "instances", "property", "meaning"]);
+        for it in all.filter(|it| self.layout.verbose || it.verdict != Verdict::Pass) {
             let (found, colour) = match it.found {
                 PropertyResult::Holds => ("holds".to_owned(), GOOD),
                 PropertyResult::NotExercised => ("not exercised".to_owned(), Color::DarkGrey),
@@ -257,14 +234,12 @@ impl Writer<'_> {
             };
             table.add_row([
                 self.cell(found, Some(colour)),
-                self.cell(it.name().to_owned(), None),
+                self.cell(it.instances.to_string(), None),
+                self.cell(it.name(), None),
                 self.cell(it.statement.to_owned(), None),
-                self.cell(format!("({})", count(it.instances, "instance")), None),
             ]);
         }
-        text.push_str("\n\n");
-        text.push_str(&lines(&table));
-        text
+        if table.row_count() == 0 { String::new() } else { lines(&table) }
     }
 
     fn result(&self) -> String {
@@ -301,16 +276,13 @@ impl Writer<'_> {
             "write a page with a space-time diagram".to_owned(),
         ]);
         table.add_row([format!("faultline check {dir}"), "judge the record again".to_owned()]);
-        format!("The run is recorded in {dir}; to examine it:\n{}", lines(&table))
+        wrapped("", &format!("The run is recorded in {dir}; to examine it:")) + &lines(&table)
     }
 
     fn bare(&self) -> Table {
-        let mut table = Table::new();
-        table.load_style(NOTHING);
+        let mut table = table();
         if self.layout.colour {
             table.enforce_styling();
-        } else {
-            table.force_no_tty();
         }
         table
     }
@@ -387,26 +359,6 @@ fn colour_of(verdict: Verdict) -> Color {
         Verdict::Unknown => OPEN,
         Verdict::Fail => BAD,
     }
-}
-
-/// Formats names after a heading, in lines of at most [`WIDTH`] characters.
-fn listed(beginning: &str, names: &[String]) -> String {
-    let mut text = String::new();
-    let mut line = beginning.to_owned();
-    for (index, name) in names.iter().enumerate() {
-        let end = if index + 1 == names.len() { '.' } else { ',' };
-        if line.len() + name.len() + 2 > WIDTH {
-            text.push_str(&line);
-            text.push('\n');
-            line = " ".to_owned();
-        }
-        line.push_str(&format!(" {name}{end}"));
-    }
-    text + &line
-}
-
-fn lines(table: &Table) -> String {
-    table.lines().map(|it| it.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

@@ -139,6 +139,64 @@ fn the_summary_is_formatted_for_a_terminal() {
 }
 
 #[test]
+fn the_summary_fits_one_screen_and_begins_with_the_answer() {
+    let layout = Layout { colour: false, quiet: false, verbose: false };
+    let said = text::summary(&made(3, &passed()).summary, layout);
+    assert!(said.lines().count() <= 24, "{said}");
+    let order = [
+        "PASS",
+        "rollback of",
+        "lost work  ",
+        "The results of",
+        "exercised properties hold",
+        "faultline explain",
+    ];
+    let places = order.map(|it| said.find(it).unwrap_or_else(|| panic!("{it}: {said}")));
+    assert!(places.is_sorted(), "{said}");
+    // Faults and links that are as expected are not listed, and neither are names of properties.
+    assert!(
+        said.contains("2 of 3 planned faults took effect.") && !said.contains("paris-1 is killed"),
+        "{said}"
+    );
+    assert!(
+        said.contains("All 4 links had the requested delay.") && !said.contains("within paris"),
+        "{said}"
+    );
+    assert!(!said.contains("orphansFirst"), "{said}");
+    for verbose in [false, true] {
+        let said = text::summary(&made(3, &failed()).summary, Layout { verbose, ..layout });
+        assert!(said.lines().all(|it| it.chars().count() <= 100), "{said}");
+    }
+}
+
+#[test]
+fn a_link_that_affects_the_verdict_is_off_everywhere_and_never_as_requested() {
+    use faultline_core::Span;
+    use faultline_trace::manifest::LinkObserved;
+
+    let (mut manifest, trace) = common::run(3);
+    let link = &mut manifest.links[1];
+    assert_eq!(link.as_requested(), Some(true));
+    link.observed = Some(LinkObserved { echoes: 100, outside: 37, mean: Span::from_micros(15_400) });
+    let judgement = passed();
+    let recorded = RecordedRun { bundle: "off", manifest: &manifest, trace: &trace, judgement: &judgement };
+    for colour in [false, true] {
+        let said = text::summary(&Summary::new(recorded), Layout { colour, quiet: false, verbose: false });
+        assert!(said.contains("1 of 4 links did not have the requested delay."), "{said}");
+        let row = said.lines().find(|it| it.contains("paris->rennes")).unwrap();
+        let off = if colour { "\u{1b}[38;5;11m off" } else { "15.4 ms, 37 % off  off" };
+        assert!(row.contains(off) && !said.contains("as requested"), "{row:?}");
+        assert!(!said.contains("rennes->paris"), "{said}");
+    }
+    let page = page::render(recorded);
+    let row = page.split("<tr>").find(|it| it.contains("paris-&gt;rennes") && it.contains("chip")).unwrap();
+    assert!(
+        row.contains("<span class=\"chip unknown\">off</span>") && !row.contains("as requested"),
+        "{row}"
+    );
+}
+
+#[test]
 fn the_summary_is_serialised_as_json() {
     let json = serde_json::to_value(&made(3, &failed()).summary).unwrap();
     assert_eq!(json["verdict"], "fail");
@@ -206,8 +264,11 @@ fn the_page_is_self_contained_and_complete() {
     assert!(page.contains("delivered &lt;message&gt; 3"), "text is escaped");
     assert!(page.contains("not exercised"));
     let praise = made(3, &passed()).page;
-    assert!(praise.contains("8 of 8 exercised properties hold in 136 instances"));
-    assert!(praise.contains("Not exercised (1): orphansFirst."));
+    assert!(praise.contains("8 of 8 exercised properties hold (136 instances); 1 was not exercised."));
+    let first = |text: &str| praise.find(text).unwrap_or_else(|| panic!("{text}"));
+    let order =
+        [">pass<", "exercised properties hold", "longest recovery", "checkpoints, ", "Space-time diagram"];
+    assert!(order.map(first).is_sorted(), "{:?}", order.map(first));
     let data = page.split("id=\"data\">").nth(1).and_then(|it| it.split("</script>").next()).unwrap();
     let data: serde_json::Value = serde_json::from_str(data).unwrap();
     assert_eq!(data["lanes"][0], "paris-0");

@@ -391,6 +391,10 @@ fn once() -> u32 {
 }
 
 impl LinkEntry {
+    /// If the delays of more than this percentage of a link's echoes are out of tolerance while the application runs, the
+    /// link was not as requested.
+    pub const MOST_PERCENT_OUTSIDE: u32 = 20;
+
     /// Returns whether the measured delay is within [tolerance](LinkEntry::tolerance) of the requested one. `None` if
     /// the delay was not measured.
     pub fn as_requested(&self) -> Option<bool> {
@@ -420,6 +424,13 @@ impl LinkEntry {
             it.outside <= it.echoes && (it.outside > 0 || it.echoes == 0 || !self.is_outside(it.mean))
         });
         counts && observed
+    }
+
+    /// Returns whether the link differed so much from the request that the run does not show what it was meant to show:
+    /// the measured delay was out of tolerance, or those of too many echoes were while the application ran.
+    pub fn is_off(&self) -> bool {
+        self.as_requested() == Some(false)
+            || self.percent_outside().is_some_and(|it| it > Self::MOST_PERCENT_OUTSIDE)
     }
 
     /// Returns the percentage of echoes whose delay was out of tolerance while the application ran, rounded up: it is

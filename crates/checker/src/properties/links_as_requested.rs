@@ -10,8 +10,6 @@ use crate::finding::{Findings, Gap, LinkDelay, Remark};
 use crate::judgement::Property;
 use faultline_history::History;
 
-/// If the delays of more than this percentage of a link's echoes are out of tolerance, the verdict is `unknown`.
-const MOST_PERCENT_OUTSIDE: u32 = 20;
 /// If a changed link was in force without a disturbance for longer than this and the time of a round trip, it must have
 /// been measured: at least the echoes during the run, one every 200 ms, are then enough.
 const MEASURED_WITHIN: Span = Span::from_secs(10);
@@ -47,7 +45,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             mean: link.observed.map_or(link.requested.latency, |it| it.mean),
             asked: link.requested.latency,
         };
-        match percent > MOST_PERCENT_OUTSIDE {
+        match percent > LinkEntry::MOST_PERCENT_OUTSIDE {
             true => finding.unjudged(Gap::LinkDelay(delay)),
             false => finding.remarks.push(Remark::LinkDelay(delay)),
         }

@@ -42,7 +42,8 @@ mod tests {
         assert_eq!(finding.violation_count(), 0);
         assert_eq!(
             finding.open.unwrap().sentence(&run.context),
-            "the facts of p1, life 1 are missing: there is no file; it was edited"
+            "the facts of p1, life 1 are missing: there is no file; it was edited; restore the files of the record from a \
+             complete copy, or repeat the run"
         );
         run.trace.flaws.extend(vec![Flaw { stream: None, kind: FlawKind::NoDigest }; 5]);
         assert!(matches!(check_alone(check, &run).open, Some(Gap::Flawed { more: 3, .. })));

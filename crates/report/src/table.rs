@@ -1,0 +1,128 @@
+//! Tables and sentences of at most [`WIDTH`] columns.
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use textwrap::{Options, WordSeparator, WordSplitter};
+
+/// The maximum number of characters in a line of text output.
+pub const WIDTH: usize = 100;
+/// The maximum width of a title that is wider than the cells below it. Longer titles take several lines.
+const TITLE: usize = 14;
+
+/// Returns an empty table without borders and colours. If its rows are wider than [`WIDTH`], their cells take several
+/// lines.
+pub fn table() -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING).force_no_tty();
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH as u16);
+    table
+}
+
+/// Aligns all columns after the first `left` ones to the right.
+pub fn align_right(table: &mut Table, left: usize) {
+    for column in table.column_iter_mut().skip(left) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+}
+
+/// Formats a table, each line with a line break.
+pub fn lines(table: &Table) -> String {
+    table.lines().map(|it| format!("{}\n", it.trim_end())).collect()
+}
+
+/// Formats rows under titles.
+pub fn titled<const N: usize>(titles: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let mut table = table();
+    table.set_header(titles).add_rows(rows);
+    lines(&table)
+}
+
+/// Formats rows whose first `labels` cells name the row. If the other columns do not fit next to each other, formats
+/// several tables, each of which repeats the names.
+pub fn split(labels: usize, titles: &[&str], rows: &[Vec<String>]) -> String {
+    let length = |text: &str| text.chars().count();
+    let widths: Vec<usize> = titles
+        .iter()
+        .enumerate()
+        .map(|(column, title)| {
+            let cells = rows.iter().map(|row| length(&row[column])).max().unwrap_or(0);
+            let words = title.split(' ').map(length).max().unwrap_or(0);
+            cells.max(words).max(length(title).min(TITLE))
+        })
+        .collect();
+    // Each column has a space on both sides. Those at the end of a line are not printed.
+    let room = |columns: &[usize]| columns.iter().map(|it| widths[*it] + 2).sum::<usize>() - 1;
+    let named: Vec<usize> = (0..labels).collect();
+    let mut parts = vec![named.clone()];
+    for column in labels..titles.len() {
+        let part = parts.last_mut().expect("there is a part");
+        part.push(column);
+        if room(part) > WIDTH && part.len() > labels + 1 {
+            part.pop();
+            parts.push(named.iter().copied().chain([column]).collect());
+        }
+    }
+    let part = |columns: Vec<usize>| {
+        let mut table = table();
+        table.set_header(columns.iter().map(|&it| textwrap::fill(titles[it], options(widths[it]))));
+        table.add_rows(rows.iter().map(|row| columns.iter().map(|&it| row[it].clone())));
+        align_right(&mut table, labels);
+        lines(&table)
+    };
+    parts.into_iter().map(part).collect::<Vec<_>>().join("\n")
+}
+
+/// Wraps a sentence. Begins the first line with `first`, and the following lines with as many spaces. Never breaks a
+/// word, such as a path.
+pub fn wrapped(first: &str, sentence: &str) -> String {
+    let indent = " ".repeat(first.chars().count());
+    textwrap::fill(sentence, options(WIDTH).initial_indent(first).subsequent_indent(&indent)) + "\n"
+}
+
+fn options(width: usize) -> Options<'static> {
+    Options::new(width)
+        .break_words(false)
+        .word_separator(WordSeparator::AsciiSpace)
+        .word_splitter(WordSplitter::NoHyphenation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_that_do_not_fit_follow_in_another_table() {
+        let titles = ["protocol", "verdicts", "processes rolled back, per outage"];
+        let row = |name: &str| vec![name.to_owned(), "10 pass".to_owned(), "100 %".to_owned()];
+        let rows = [row("hc3i"), row("hierarchicalCoordinated")];
+        insta::assert_snapshot!(split(1, &titles, &rows), @r"
+        protocol                 verdicts     processes
+                                           rolled back,
+                                             per outage
+        hc3i                      10 pass         100 %
+        hierarchicalCoordinated   10 pass         100 %
+        ");
+        let titles: Vec<&str> =
+            std::iter::once("protocol").chain(["overhead over an unprotected run"; 9]).collect();
+        let row = |name: &str| {
+            std::iter::once(name.to_owned()).chain((0..9).map(|it| format!("{it}.25 %"))).collect()
+        };
+        let wide = split(1, &titles, &[row("hc3i"), row("hierarchicalCoordinated")]);
+        assert!(wide.lines().all(|it| it.chars().count() <= WIDTH), "{wide}");
+        assert_eq!(
+            (wide.matches("hierarchicalCoordinated").count(), wide.matches(".25 %").count()),
+            (3, 18),
+            "{wide}"
+        );
+    }
+
+    #[test]
+    fn a_sentence_is_indented_and_its_words_are_whole() {
+        let path = "a/".repeat(60);
+        let text = wrapped("  - ", &format!("{} {path} end", "word ".repeat(20).trim()));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!((lines.len(), lines[1].trim_start()), (4, "word"), "{text}");
+        assert_eq!((lines[0].split_at(4).0, lines[2]), ("  - ", &*format!("    {path}")));
+        assert!(lines[0].len() <= WIDTH);
+    }
+}
