@@ -10,7 +10,9 @@ mod preceding;
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::{Change, FaultState, Outcome};
-use faultline_core::{Boot, EndedBy, Fact, Fault, FaultNo, Life, ProcessId, Span, StorageFate, Time, Trigger};
+use faultline_core::{
+    Boot, EndedBy, Fact, Fault, FaultNo, Life, ProcessId, Span, StorageFate, Time, Trigger,
+};
 
 use faultline_history::{Context, Contradiction, History};
 
@@ -357,7 +359,9 @@ impl<'a> Demands<'a> {
     /// that is already down.
     fn destroys_storage(&self, by: EndedBy) -> bool {
         let lost = |fault: &Fault| match fault {
-            Fault::Crash { storage, .. } | Fault::LoseCluster { storage, .. } => *storage == StorageFate::Lost,
+            Fault::Crash { storage, .. } | Fault::LoseCluster { storage, .. } => {
+                *storage == StorageFate::Lost
+            }
             _ => false,
         };
         let mut injected = self.history.supervision.injected.iter();
@@ -563,7 +567,8 @@ mod tests {
         let found = again(|fact| matches!(fact, Fact::Injecting { .. }));
         assert_eq!(found, [Contradiction::InjectedAgain(fault)]);
         let found = again(|fact| matches!(fact, Fact::Failed { by: EndedBy::Fault(_), .. }));
-        let twice = [Contradiction::FailedAgain(process, life), Contradiction::EndedAgain { fault, process, life }];
+        let twice =
+            [Contradiction::FailedAgain(process, life), Contradiction::EndedAgain { fault, process, life }];
         assert_eq!(found, twice);
         let found = again(|fact| matches!(fact, Fact::Detected { .. }));
         assert_eq!(found, [Contradiction::DetectedAgain(process, life)]);

@@ -417,10 +417,7 @@ impl Explainer<'_> {
         let resumed = match rollback.complete || !lacks_facts {
             true if is_cause_unknown => String::new(),
             true => {
-                format!(
-                    " It resumed after {}.",
-                    lasted(self.timeline.lasted(rollback.began, rollback.ended))
-                )
+                format!(" It resumed after {}.", lasted(self.timeline.lasted(rollback.began, rollback.ended)))
             }
             false => " The record does not show that all of its processes resumed.".to_owned(),
         };
@@ -613,7 +610,9 @@ impl Explainer<'_> {
             (1, 0) => format!("1 process lost {all} of work"),
             (count, 0) => format!("{count} processes lost {all} of work, at most {} each", lasted(most)),
             // What the others lost may exceed every figure.
-            (count, _) => format!("at least {} lost at least {all} of work", self::count(count as u64, "process")),
+            (count, _) => {
+                format!("at least {} lost at least {all} of work", self::count(count as u64, "process"))
+            }
         };
         let later = |it: &RestoredMember| {
             it.saved.map_or(0, |saved| it.lost.0.saturating_sub(rollback.began.since(saved).0))

@@ -92,7 +92,10 @@ fn a_failure_undoes_deliveries_in_another_cluster() {
     for rollback in [crash, alert, loss] {
         assert!(rollback.complete && rollback.began <= rollback.ended, "{rollback:?}");
         assert_eq!(rollback.members.len(), 3);
-        assert!(rollback.members.values().all(|it| it.saved < Some(it.restored) && it.lost.0 > 0), "{rollback:?}");
+        assert!(
+            rollback.members.values().all(|it| it.saved < Some(it.restored) && it.lost.0 > 0),
+            "{rollback:?}"
+        );
     }
     let orphans = timeline.orphans_at(0, rennes, &names);
     assert!(!orphans.is_empty());

@@ -102,7 +102,11 @@ fn examine(text: &str, read: &mut BTreeSet<Column>, unread: &mut BTreeSet<Column
         let mut verdicts = edits.map(|it| it.judge().judgement.verdict).peekable();
         if verdicts.peek().is_some() {
             let is_read = verdicts.any(|it| it != Verdict::Pass);
-            if is_read { read.insert(column) } else { unread.insert(column) };
+            if is_read {
+                read.insert(column)
+            } else {
+                unread.insert(column)
+            };
         }
     }
 }
