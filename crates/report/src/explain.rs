@@ -331,7 +331,10 @@ impl Explainer<'_> {
                     None if self.timeline.resumed.iter().any(|it| it.1 == process && it.0 >= instant) => {
                         " and then resumed: a delay, not a failure".to_owned()
                     }
-                    None => "; the record ends before it resumed".to_owned(),
+                    None if instant + span > self.timeline.end => {
+                        "; the record ends before it resumed".to_owned()
+                    }
+                    None => String::new(),
                 };
                 format!(
                     "At {at}, {} was paused for {} ({name}, pause{late}){end}.",
