@@ -10,7 +10,9 @@ mod preceding;
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::{Change, FaultState, Outcome};
-use faultline_core::{Boot, EndedBy, Fact, Fault, FaultNo, Life, ProcessId, Span, StorageFate, Time, Trigger};
+use faultline_core::{
+    Boot, EndedBy, Fact, Fault, FaultNo, Life, ProcessId, Span, StorageFate, Time, Trigger,
+};
 
 use faultline_history::{Context, Contradiction, History};
 
@@ -119,22 +121,28 @@ impl<'a> Demands<'a> {
                 found.push(Contradiction::NoFacts(process, life));
             }
         }
-        let known = |process: &ProcessId, life: &Life| lives.get(process).is_some_and(|it| it.contains(life));
-        let streams = self.history.trace.streams.keys();
-        let unknown = streams.filter(|(of, life)| *of != ProcessId::SUPERVISOR && !known(of, life));
-        found.extend(unknown.map(|&(process, life)| Contradiction::StartMissing(process, life)));
-        for (process, lives) in lives {
+        for (process, lives) in &lives {
             let expected = (1..).map(Life).take(lives.len().max(1));
             let missing = expected.zip(lives.iter().copied().map(Some).chain([None]));
             if let Some((life, _)) = missing.into_iter().find(|(expected, found)| *found != Some(*expected)) {
-                found.push(Contradiction::StartMissing(process, life));
+                found.push(Contradiction::StartMissing(*process, life));
+            }
+        }
+        let is_started = |(process, life): &(ProcessId, Life)| {
+            *process == ProcessId::SUPERVISOR || lives.get(process).is_some_and(|it| it.contains(life))
+        };
+        for &(process, life) in self.history.trace.streams.keys().filter(|it| !is_started(it)) {
+            let missing = Contradiction::StartMissing(process, life);
+            if !found.contains(&missing) {
+                found.push(missing);
             }
         }
     }
 
     /// Checks that only the newest life of a process ends, that only a fault that destroys its storage fails it again
-    /// once it has ended, and that the end of a life is detected at most once, and before the next life starts. A failure may remain undetected only if the run ended soon after it. If the run
-    /// completed, the failure of every rank that may return must have been detected.
+    /// once it has ended, and that the end of a life is detected at most once, and before the next life starts. A
+    /// failure may remain undetected only if the run ended soon after it. If the run completed, the failure of every
+    /// rank that may return must have been detected.
     fn ends(&self, found: &mut Vec<Contradiction>) {
         let mut detected = BTreeSet::new();
         let mut failed = BTreeMap::new();
@@ -357,7 +365,9 @@ impl<'a> Demands<'a> {
     /// that is already down.
     fn destroys_storage(&self, by: EndedBy) -> bool {
         let lost = |fault: &Fault| match fault {
-            Fault::Crash { storage, .. } | Fault::LoseCluster { storage, .. } => *storage == StorageFate::Lost,
+            Fault::Crash { storage, .. } | Fault::LoseCluster { storage, .. } => {
+                *storage == StorageFate::Lost
+            }
             _ => false,
         };
         let mut injected = self.history.supervision.injected.iter();
@@ -563,7 +573,8 @@ mod tests {
         let found = again(|fact| matches!(fact, Fact::Injecting { .. }));
         assert_eq!(found, [Contradiction::InjectedAgain(fault)]);
         let found = again(|fact| matches!(fact, Fact::Failed { by: EndedBy::Fault(_), .. }));
-        let twice = [Contradiction::FailedAgain(process, life), Contradiction::EndedAgain { fault, process, life }];
+        let twice =
+            [Contradiction::FailedAgain(process, life), Contradiction::EndedAgain { fault, process, life }];
         assert_eq!(found, twice);
         let found = again(|fact| matches!(fact, Fact::Detected { .. }));
         assert_eq!(found, [Contradiction::DetectedAgain(process, life)]);

@@ -350,11 +350,7 @@ impl Judgement {
     /// Derives the verdict. If facts are missing, a run fails only because of violations that no missing fact can
     /// explain. If the record was changed, the run does not fail at all. In both cases, the gap or the change is the
     /// reason for the verdict. Whatever follows from it is stated only with the property that could not be judged.
-    pub(crate) fn new(
-        findings: Vec<Findings>,
-        evidence: Evidence,
-        names: &Context,
-    ) -> Judgement {
+    pub(crate) fn new(findings: Vec<Findings>, evidence: Evidence, names: &Context) -> Judgement {
         let (mut wrong, mut open, mut judged) = (Vec::new(), Vec::new(), Vec::new());
         for findings in findings {
             let is_consequence = evidence != Evidence::Whole

@@ -32,13 +32,19 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
             format!("the failure of {} was detected more than once", life_of(process, life))
         }
         Contradiction::FailedAgain(process, life) => {
-            format!("{} failed again after it had ended, but no fault destroyed its storage", life_of(process, life))
+            format!(
+                "{} failed again after it had ended, but no fault destroyed its storage",
+                life_of(process, life)
+            )
         }
         Contradiction::ResumedAtOtherTime(process, life) => {
             format!("{} resumed at another time than its pauses ended", life_of(process, life))
         }
         Contradiction::NeverResumed(process, life) => {
-            format!("the supervisor's facts do not state that {} resumed after its pause", life_of(process, life))
+            format!(
+                "the supervisor's facts do not state that {} resumed after its pause",
+                life_of(process, life)
+            )
         }
         Contradiction::ActedWhilePaused(process, life) => {
             format!("{} reported facts while it was paused", life_of(process, life))

@@ -129,10 +129,7 @@ impl<'a> Supervision<'a> {
                     if volatile_storage {
                         this.lose_storage(*process, *life, *at, number);
                     }
-                    this.end(LifeEnd {
-                        detected: Some(*at),
-                        ..LifeEnd::new(*process, *life, *at, number)
-                    });
+                    this.end(LifeEnd { detected: Some(*at), ..LifeEnd::new(*process, *life, *at, number) });
                 }
                 Fact::Injecting { no, fault } => {
                     this.injected.push((*no, fault, *at, number));

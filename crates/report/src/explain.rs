@@ -335,7 +335,10 @@ impl Explainer<'_> {
                     None if self.timeline.resumed.iter().any(|it| it.1 == process && it.0 >= instant) => {
                         " and then resumed: a delay, not a failure".to_owned()
                     }
-                    None => "; the record ends before it resumed".to_owned(),
+                    None if instant + span > self.timeline.end => {
+                        "; the record ends before it resumed".to_owned()
+                    }
+                    None => String::new(),
                 };
                 format!(
                     "At {at}, {} was paused for {} ({name}, pause{late}){end}.",
@@ -421,10 +424,7 @@ impl Explainer<'_> {
         let resumed = match rollback.complete || !lacks_facts {
             true if is_cause_unknown => String::new(),
             true => {
-                format!(
-                    " It resumed after {}.",
-                    lasted(self.timeline.lasted(rollback.began, rollback.ended))
-                )
+                format!(" It resumed after {}.", lasted(self.timeline.lasted(rollback.began, rollback.ended)))
             }
             false => " The record does not show that all of its processes resumed.".to_owned(),
         };
@@ -617,7 +617,9 @@ impl Explainer<'_> {
             (1, 0) => format!("1 process lost {all} of work"),
             (count, 0) => format!("{count} processes lost {all} of work, at most {} each", lasted(most)),
             // What the others lost may exceed every figure.
-            (count, _) => format!("at least {} lost at least {all} of work", self::count(count as u64, "process")),
+            (count, _) => {
+                format!("at least {} lost at least {all} of work", self::count(count as u64, "process"))
+            }
         };
         let later = |it: &RestoredMember| {
             it.saved.map_or(0, |saved| it.lost.0.saturating_sub(rollback.began.since(saved).0))

@@ -92,7 +92,10 @@ fn a_failure_undoes_deliveries_in_another_cluster() {
     for rollback in [crash, alert, loss] {
         assert!(rollback.complete && rollback.began <= rollback.ended, "{rollback:?}");
         assert_eq!(rollback.members.len(), 3);
-        assert!(rollback.members.values().all(|it| it.saved < Some(it.restored) && it.lost.0 > 0), "{rollback:?}");
+        assert!(
+            rollback.members.values().all(|it| it.saved < Some(it.restored) && it.lost.0 > 0),
+            "{rollback:?}"
+        );
     }
     let orphans = timeline.orphans_at(0, rennes, &names);
     assert!(!orphans.is_empty());
@@ -482,6 +485,7 @@ fn lives_ended_by_a_fault_are_reported_with_it_and_others_separately() {
         lost(3, 1, planned(1)),
         // The pause ends before the process counts as silent.
         Fact::Injecting { no: FaultNo(2), fault: pause.clone() },
+        Fact::Resumed { process: ProcessId(3), life: faultline_core::Life(2) },
         lost(3, 2, EndedBy::Silence),
         Fact::Injecting { no: FaultNo(3), fault: pause },
         lost(3, 3, planned(3)),
@@ -495,8 +499,8 @@ fn lives_ended_by_a_fault_are_reported_with_it_and_others_separately() {
         told[1].contains("rennes-1 was paused for 10.0 ms (fault 2, pause) and then resumed"),
         "{told:?}"
     );
-    assert!(told[2].starts_with("At 0.50 s, rennes-1 was declared failed and killed"), "{told:?}");
-    assert!(told[3].contains("(fault 3, pause); it was declared failed and killed at 0.70 s"), "{told:?}");
+    assert!(told[2].starts_with("At 0.60 s, rennes-1 was declared failed and killed"), "{told:?}");
+    assert!(told[3].contains("(fault 3, pause); it was declared failed and killed at 0.80 s"), "{told:?}");
 
     // During the run, only lives that were declared failed are reported separately from the faults.
     let mut reporter =

@@ -58,9 +58,9 @@ impl<'a> Sentence<'a> {
     /// Returns the subject of the sentence.
     pub fn subject(self) -> Subject {
         match self.fact {
-            Fact::LifeStarted { process, .. } | Fact::Failed { process, .. } | Fact::Resumed { process, .. } => {
-                Subject::Process(*process)
-            }
+            Fact::LifeStarted { process, .. }
+            | Fact::Failed { process, .. }
+            | Fact::Resumed { process, .. } => Subject::Process(*process),
             Fact::Joined(cluster) | Fact::Leaving(cluster) | Fact::Left(cluster) => {
                 Subject::Cluster(*cluster)
             }

@@ -62,7 +62,10 @@ fn the_example_is_valid() {
 #[test]
 fn an_error_on_a_line_of_a_megabyte_is_short_and_names_the_place() {
     let long = "x".repeat(1 << 19);
-    for text in [with("name: paris, nodes: 3", &format!("name: paris, nodes: {long}")), with("name: example", &format!("name: {long}"))] {
+    for text in [
+        with("name: paris, nodes: 3", &format!("name: paris, nodes: {long}")),
+        with("name: example", &format!("name: {long}")),
+    ] {
         let error = rejected(text.as_bytes());
         let shown = render(&error);
         assert!(shown.len() < 1000, "{} bytes", shown.len());

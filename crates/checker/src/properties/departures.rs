@@ -116,7 +116,11 @@ mod tests {
         assert_eq!(changed(|run| run.context.leaving.clear()), [], "it is not to leave");
         let never = |run: &mut Run| run.context.bounds.as_mut().unwrap().checkpoint_every[0] = None;
         assert_eq!(changed(never), [], "the other cluster takes no checkpoints");
-        assert_eq!(changed(|run| run.context.end = Time::ZERO + Span::from_secs(10)), [], "the run ended soon");
+        assert_eq!(
+            changed(|run| run.context.end = Time::ZERO + Span::from_secs(10)),
+            [],
+            "the run ended soon"
+        );
         let down = |run: &mut Run| {
             let (process, life, by) = (p(0), Life(1), EndedBy::Silence);
             run.supervisor(Fact::Failed { process, life, storage: StorageFate::Kept, by });

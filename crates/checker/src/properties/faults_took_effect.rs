@@ -28,8 +28,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding.remarks.extend(not_applied.iter().map(|&fault| Remark::NotApplied { fault }));
     let injected = supervision.injected.len();
     let never = planned.saturating_sub((injected + supervision.ineffective.len()) as u64);
-    let is_cut_short = history.context.outcome.is_none()
-        || history.trace.has_gap(ProcessId::SUPERVISOR, Life(0));
+    let is_cut_short =
+        history.context.outcome.is_none() || history.trace.has_gap(ProcessId::SUPERVISOR, Life(0));
     if never > 0 {
         finding.remarks.push(match is_cut_short {
             true => Remark::NotShown { open: never, planned },

@@ -100,7 +100,8 @@ fn a_record_without_a_stream_or_its_end_is_described_as_far_as_it_goes() {
         String::from_utf8(output.stdout).unwrap()
     };
     let ages = |text: &str| -> Vec<String> {
-        let each = text.split("(saved ").skip(1).filter_map(|it| Some(it.split_once(" before")?.0.to_owned()));
+        let each =
+            text.split("(saved ").skip(1).filter_map(|it| Some(it.split_once(" before")?.0.to_owned()));
         each.collect()
     };
     let whole = ages(&explained("run"));
@@ -127,7 +128,8 @@ fn a_record_without_a_stream_or_its_end_is_described_as_far_as_it_goes() {
             let properties = json["properties"].as_array().unwrap();
             assert!(properties.iter().all(|it| it["violationCount"] == 0), "{case}");
             let text = explained(dir);
-            for claim in ["had not delivered", "did not reach", "no work was lost", " due.", "There were no"] {
+            for claim in ["had not delivered", "did not reach", "no work was lost", " due.", "There were no"]
+            {
                 assert!(!text.contains(claim), "{case}, {claim}: {text}");
             }
             if entry.process != ProcessId::SUPERVISOR {

@@ -63,7 +63,8 @@ fn judge(place: &TestDirectory, status: ExitStatus) -> &'static str {
     // The signal may arrive after everything was printed.
     if manifest["outcome"].is_null() || manifest["outcome"] == "Interrupted" {
         assert!(status.code().is_none_or(|code| code == 3), "{status}");
-        let is_truthful = contains("UNKNOWN").and(contains("after 0 ns").not()).and(contains("violation").not());
+        let is_truthful =
+            contains("UNKNOWN").and(contains("after 0 ns").not()).and(contains("violation").not());
         check.code(3).stdout(is_truthful);
         if manifest["outcome"].is_null() {
             place.faultline(["explain", "run"]).assert().code(0).stdout(contains(" due.").not());

@@ -95,7 +95,8 @@ fn a_cluster_that_is_to_leave_leaves_after_a_rollback() {
     let (head, rest) = text.split_once("  faults:").unwrap();
     let deadline = &rest[rest.find("  deadline:").unwrap()..];
     let fault = "  faults: [{ at: 9s, crash: { cluster: nancy, node: 0 } }]\n";
-    let federation = faultline_api::parse("guest.yaml", format!("{head}{fault}{deadline}").as_bytes()).unwrap();
+    let federation =
+        faultline_api::parse("guest.yaml", format!("{head}{fault}{deadline}").as_bytes()).unwrap();
     let judged = |defect| {
         let trial = run(Scenario { seed: 7, federation: federation.clone(), defect }).unwrap();
         (trial.violated().collect::<Vec<_>>(), trial.judgement.of(Property::Progress).instances)

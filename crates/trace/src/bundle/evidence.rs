@@ -185,8 +185,8 @@ mod tests {
 
     use super::super::tests::trace;
     use super::*;
-    use crate::manifest::tests::example;
     use crate::SealedBy;
+    use crate::manifest::tests::example;
 
     /// A fact that a process reports about itself.
     const OWN: Fact = Fact::Computed { since: FactNo(0) };

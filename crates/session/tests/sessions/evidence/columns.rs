@@ -102,7 +102,11 @@ fn examine(text: &str, read: &mut BTreeSet<Column>, unread: &mut BTreeSet<Column
         let mut verdicts = edits.map(|it| it.judge().judgement.verdict).peekable();
         if verdicts.peek().is_some() {
             let is_read = verdicts.any(|it| it != Verdict::Pass);
-            if is_read { read.insert(column) } else { unread.insert(column) };
+            if is_read {
+                read.insert(column)
+            } else {
+                unread.insert(column)
+            };
         }
     }
 }
@@ -113,7 +117,7 @@ fn a_column_that_nothing_reads_back_is_documented() {
     for protocol in ["hc3i", "hydee", "pessimisticLogging", "independent"] {
         examine(&MESSAGES.replace("PROTOCOL", protocol), &mut read, &mut unread);
     }
-    for sample in ["tic", "cck", "guest"] {
+    for sample in ["tic", "cck"] {
         examine(faultline_api::samples::sample(sample).unwrap().text, &mut read, &mut unread);
     }
     let name = |(kind, path): &Column| if path.is_empty() { kind.clone() } else { format!("{kind}.{path}") };
@@ -121,11 +125,9 @@ fn a_column_that_nothing_reads_back_is_documented() {
     let page = include_str!("../../../../../docs/verdict.md");
     let (_, list) = page.split_once("### Columns that nothing reads back").expect("the page lists them");
     let list = list.split("\n## ").next().unwrap();
-    let listed: BTreeSet<String> = list
-        .lines()
-        .filter_map(|line| line.strip_prefix("| `"))
-        .filter_map(|line| Some(line.split_once('`')?.0.to_owned()))
-        .collect();
+    let rows = list.lines().filter(|line| line.starts_with("| `"));
+    let listed: BTreeSet<String> =
+        rows.flat_map(|line| line.split('`').skip(1).step_by(2)).map(str::to_owned).collect();
     assert_eq!(unread, listed);
     println!("{} columns are read", read.len());
 }
