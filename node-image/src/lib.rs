@@ -28,6 +28,7 @@ use clap::{Parser, Subcommand};
 use faultline_catalog::custom::{add_application, add_protocol};
 use faultline_catalog::{CustomApplication, CustomProtocol};
 use faultline_launch::HostError;
+use faultline_supervisor::panics::abort_on_panic;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -97,6 +98,7 @@ impl Node {
 
     /// Executes the command given on the command line, and returns the exit status of the program.
     pub fn main(self) -> ExitCode {
+        abort_on_panic();
         let arguments = Arguments::parse();
         let colours = std::io::stderr().is_terminal();
         let filter = std::env::var("FAULTLINE_LOG").ok().and_then(|it| it.parse::<Targets>().ok());
