@@ -110,7 +110,8 @@ impl Cli {
     /// for each process of the federation.
     pub fn main(self) -> ExitCode {
         command_error::explain();
-        let arguments = Arguments::from_arg_matches(&command_line().get_matches()).unwrap_or_else(|it| it.exit());
+        let arguments =
+            Arguments::from_arg_matches(&command_line().get_matches()).unwrap_or_else(|it| it.exit());
         // A search ends with its threads, and prints the seed first.
         if !matches!(arguments.command, Command::Fuzz(_) | Command::Errata(_)) {
             abort_on_panic();

@@ -758,9 +758,8 @@ mod tests {
 
     #[test]
     fn only_a_run_without_progress_is_endless() {
-        let is_endless = |before, of_application, others| {
-            Instant { before, of_application, others }.is_endless(4)
-        };
+        let is_endless =
+            |before, of_application, others| Instant { before, of_application, others }.is_endless(4);
         assert!(is_endless(1000, 10, 150_000), "a timer in the past");
         assert!(!is_endless(1000, 10, 100_000), "a large exchange of messages");
         assert!(!is_endless(700_000, 300_000, 300_000), "a link heals that held many messages");

@@ -275,7 +275,8 @@ impl Excerpt {
         if self.is_table {
             let output = normal(output);
             // The first two rows contain the titles, and a rule below them.
-            let cells = shown.skip(2).flat_map(|(line, row)| row.split('|').map(move |it| (line, normal(it))));
+            let cells =
+                shown.skip(2).flat_map(|(line, row)| row.split('|').map(move |it| (line, normal(it))));
             return cells.into_iter().find(|(_, cell)| !output.contains(cell.as_str()));
         }
         let mut rest = output.lines().map(normal);
@@ -403,7 +404,9 @@ fn perform(repository: &Repository, programs: &Path, document: &str) -> Result<P
             match excerpt.missing_in(&block.text) {
                 None => println!("equal     {document}:{}", excerpt.line),
                 Some((line, missing)) => {
-                    println!("FAILED    {document}:{line}  the output does not contain this line:\n{missing}\n");
+                    println!(
+                        "FAILED    {document}:{line}  the output does not contain this line:\n{missing}\n"
+                    );
                     println!("{}", block.text);
                     performed.failed.push(format!("{document}:{line}"));
                 }
@@ -450,7 +453,8 @@ fn printed(text: &str) -> Result<Vec<Printed>, Box<dyn Error>> {
             "```sh" => (is_inside, block) = (true, block + 1),
             "```text" => excerpt = Some(Excerpt { line: line + 1, ..Excerpt::default() }),
             _ if !is_inside && prints && content.starts_with('|') => {
-                let table = excerpt.get_or_insert_with(|| Excerpt { line, is_table: true, ..Excerpt::default() });
+                let table =
+                    excerpt.get_or_insert_with(|| Excerpt { line, is_table: true, ..Excerpt::default() });
                 table.text.push_str(content);
                 table.text.push('\n');
             }
@@ -699,7 +703,8 @@ mod tests {
 
     #[test]
     fn the_cells_of_a_table_that_a_command_prints_are_compared() {
-        let document = "```sh\none\n```\nand prints:\n\n| x | y |\n| --- | --- |\n| 1 s | 2 s |\n\n| no | output |\n";
+        let document =
+            "```sh\none\n```\nand prints:\n\n| x | y |\n| --- | --- |\n| 1 s | 2 s |\n\n| no | output |\n";
         let commands = printed(document).unwrap();
         let [table] = &commands[0].shown[..] else { panic!("{commands:?}") };
         assert_eq!(table.missing_in("y  x\n2  s 1 s"), None);

@@ -6,7 +6,7 @@ use faultline::CustomProtocol;
 use faultline::core::{
     Attempt, Boot, Cause, Claim, Gauges, Host, Image, ImageName, Incarnation, Input, LifeStart, Membership,
     MessageId, Payload, Position, ProcessId, Promise, Promises, Protocol, ProtocolTypes, Role, Scope, Sn,
-    Span, Time, Vectors,
+    Span, Time,
 };
 use faultline::resource::FederationSpec;
 use schemars::JsonSchema;
@@ -35,8 +35,8 @@ pub struct Skeleton {
     part: Option<Arc<Part>>,
     /// When to write the part again, after a write has failed.
     write_again: Option<Time>,
-    /// Whether the current state is that of a durable part. The application is held until all processes are ready.
-    is_ready: bool,
+    /// Whether the part is durable. The application is held until all parts are, and all processes are up.
+    is_durable: bool,
     is_running: bool,
     /// Messages from processes that resumed before this one.
     early: Vec<(MessageId, Stamp, Payload)>,
@@ -88,7 +88,7 @@ impl Protocol for Skeleton {
             membership,
             part: None,
             write_again: None,
-            is_ready: false,
+            is_durable: false,
             is_running: false,
             early: Vec::new(),
         }
@@ -107,20 +107,19 @@ impl Protocol for Skeleton {
                 self.part = Some(part.clone());
                 host.persist(part);
             }
-            Input::Persisted(_) => self.is_durable(host),
+            Input::Persisted(_) => self.persisted(host),
             Input::PersistFailed(_) => self.write_again = Some(now + Span::from_millis(100)),
             Input::Read { image, .. } => {
                 self.part = image;
-                match (&self.part, self.all_started()) {
-                    (Some(_), true) => self.restore(host),
+                match (&self.part, self.membership.member(self.me).started) {
+                    (Some(_), _) => self.persisted(host),
+                    // The part has never been durable, so no process has acted.
+                    (None, false) => host.request_snapshot(),
                     (None, true) => {
                         let group = Scope::Federation.group_of(&self.membership, self.me);
                         let missing = [(name(self.me), Vec::new())].into();
                         host.claim(Claim::Unrecoverable { group, missing });
                     }
-                    // No process has acted, so the initial state is the state of the checkpoint.
-                    (Some(_), false) => self.is_durable(host),
-                    (None, false) => host.request_snapshot(),
                 }
             }
             Input::Membership(membership) => self.learn(membership, host),
@@ -138,7 +137,7 @@ impl Protocol for Skeleton {
     }
 
     fn gauges(&self) -> Gauges {
-        Gauges { checkpoints: u32::from(self.is_ready), ..Gauges::default() }
+        Gauges { checkpoints: u32::from(self.is_durable), ..Gauges::default() }
     }
 }
 
@@ -154,13 +153,8 @@ fn failures(membership: &Membership) -> Incarnation {
 }
 
 impl Skeleton {
-    /// Returns whether all parts have been durable, and processes may therefore have acted.
-    fn all_started(&self) -> bool {
-        self.membership.members.iter().all(|member| member.started)
-    }
-
-    fn is_durable(&mut self, host: &mut dyn Host<Skeleton>) {
-        self.is_ready = true;
+    fn persisted(&mut self, host: &mut dyn Host<Skeleton>) {
+        self.is_durable = true;
         host.started();
         host.held();
     }
@@ -169,31 +163,27 @@ impl Skeleton {
         self.membership = membership;
         let failures = failures(&self.membership);
         if failures > self.incarnation {
-            self.incarnation = failures;
-            if self.is_ready && self.all_started() {
-                self.restore(host);
-            }
+            (self.incarnation, self.is_running) = (failures, false);
+            host.hold();
         }
-    }
-
-    fn restore(&mut self, host: &mut dyn Host<Skeleton>) {
-        (self.is_ready, self.is_running) = (true, false);
-        host.restore(self.part.as_deref(), self.incarnation);
-        let checkpoint = Position { incarnation: Incarnation(0), sn: Sn(1) };
-        let (to, cause) = (Position { incarnation: self.incarnation, ..checkpoint }, Cause::Failure);
-        host.claim(Claim::RolledBack { to, checkpoint, cause, vectors: Arc::new(Vectors::default()) });
     }
 
     fn resume_if_possible(&mut self, host: &mut dyn Host<Skeleton>) {
         // A message to a process that is down is lost.
-        let are_up = self.membership.members.iter().all(|member| member.up);
-        if self.is_running || !self.is_ready || !are_up || !self.all_started() {
+        let are_ready = self.membership.members.iter().all(|member| member.started && member.up);
+        if self.is_running || !self.is_durable || !are_ready {
             return;
         }
         self.is_running = true;
-        let (position, attempt) = (Position { incarnation: Incarnation(0), sn: Sn(1) }, Attempt(1));
-        let (frozen, vectors) = (Span::ZERO, Arc::new(Vectors::default()));
-        host.claim(Claim::Committed { position, attempt, forced: false, frozen, vectors });
+        let (checkpoint, vectors) = (Position { incarnation: Incarnation(0), sn: Sn(1) }, Arc::default());
+        if self.incarnation == Incarnation(0) {
+            let (position, attempt, frozen) = (checkpoint, Attempt(1), Span::ZERO);
+            host.claim(Claim::Committed { position, attempt, forced: false, frozen, vectors });
+        } else {
+            host.restore(self.part.as_deref(), self.incarnation);
+            let (to, cause) = (Position { incarnation: self.incarnation, ..checkpoint }, Cause::Failure);
+            host.claim(Claim::RolledBack { to, checkpoint, cause, vectors });
+        }
         host.release();
         for (id, stamp, payload) in std::mem::take(&mut self.early) {
             self.received(id, stamp, payload, host);
