@@ -30,6 +30,7 @@ use faultline_catalog::{CustomApplication, CustomProtocol};
 use faultline_launch::HostError;
 use faultline_runtime::detached::LogOutput;
 use faultline_runtime::interrupt::ignore_file_size_signal;
+use faultline_supervisor::panics::abort_on_panic;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -99,6 +100,7 @@ impl Node {
 
     /// Executes the command given on the command line, and returns the exit status of the program.
     pub fn main(self) -> ExitCode {
+        abort_on_panic();
         let arguments = Arguments::parse();
         let colours = std::io::stderr().is_terminal();
         let filter = std::env::var("FAULTLINE_LOG").ok().and_then(|it| it.parse::<Targets>().ok());

@@ -38,10 +38,20 @@ struct Arguments {
     identity: String,
 }
 
+/// Ends the program if a task panics, so that the container is restarted. The other tasks would otherwise wait for it.
+fn abort_on_panic() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        before(info);
+        std::process::abort();
+    }));
+}
+
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    abort_on_panic();
     let arguments = Arguments::parse();
     // Custom protocols are part of the image of a federation's pods; the operator does not contain them.
     faultline_api::resource::custom::accept_unknown();

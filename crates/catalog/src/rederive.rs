@@ -47,7 +47,13 @@ pub fn rederive(
         |recorded, error: String| doubtful(recorded, format!("federation.yaml cannot be used: {error}"));
     let federation = match parse("federation.yaml", recorded.federation.as_bytes()) {
         Ok(federation) => federation,
-        Err(rejected) => return unusable(recorded, rejected.to_string()),
+        Err(rejected) => {
+            let why = match rejected.errors() {
+                [only] => format!("{}; {}", only.message, only.help),
+                _ => rejected.to_string(),
+            };
+            return unusable(recorded, why);
+        }
     };
     let described = federation.spec.clusters.iter().map(|it| (&it.name, it.nodes));
     if !described.eq(recorded.clusters.iter().map(|it| (&it.name, it.nodes))) {

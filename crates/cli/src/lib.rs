@@ -52,11 +52,13 @@ mod sweep;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 use faultline_api::quantity::Size;
 use faultline_console::memory::set_limit;
 use faultline_console::{command_error, interrupt, output, progress, screen};
+use faultline_fuzz::ProtocolName;
 use faultline_runtime::interrupt::ignore_file_size_signal;
+use faultline_session::panics::abort_on_panic;
 
 pub use faultline_api::{quantity, resource};
 pub use faultline_catalog::{CustomApplication, CustomProtocol};
@@ -109,8 +111,13 @@ impl Cli {
     /// for each process of the federation.
     pub fn main(self) -> ExitCode {
         command_error::explain();
-        let arguments = Arguments::parse();
+        let arguments =
+            Arguments::from_arg_matches(&command_line().get_matches()).unwrap_or_else(|it| it.exit());
         ignore_file_size_signal();
+        // A search ends with its threads, and prints the seed first.
+        if !matches!(arguments.command, Command::Fuzz(_) | Command::Errata(_)) {
+            abort_on_panic();
+        }
         let log = log::begin(&arguments.command);
         let Arguments { command, memory } = arguments;
         let done = set_limit(memory).and_then(|()| perform(command, memory));
@@ -123,6 +130,23 @@ impl Cli {
             }
         }
     }
+}
+
+/// Returns the command line, whose help names the protocols of other crates that were added to the program.
+fn command_line() -> clap::Command {
+    let custom = ProtocolName::all().filter(|it| it.is_custom()).map(ProtocolName::name);
+    let custom = custom.collect::<Vec<_>>().join(", ");
+    let named = |command: clap::Command| {
+        command.mut_arg("protocol", |arg| {
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            arg.help(format!("{help}. This program also contains: {custom}"))
+        })
+    };
+    let command = Arguments::command();
+    if custom.is_empty() {
+        return command;
+    }
+    ["fuzz", "explore"].into_iter().fold(command, |command, name| command.mut_subcommand(name, named))
 }
 
 fn perform(command: Command, memory: Option<Size>) -> Result<Exit, CommandError> {
@@ -150,7 +174,7 @@ fn perform(command: Command, memory: Option<Size>) -> Result<Exit, CommandError>
         Command::Samples(arguments) => files::samples(&arguments),
         Command::Completions(arguments) => {
             let mut script = Vec::new();
-            clap_complete::generate(arguments.shell, &mut Arguments::command(), "faultline", &mut script);
+            clap_complete::generate(arguments.shell, &mut command_line(), "faultline", &mut script);
             output::print(&String::from_utf8_lossy(&script))?;
             Ok(Exit::Pass)
         }

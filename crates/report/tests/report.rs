@@ -334,7 +334,8 @@ fn a_rollback_of_a_single_process_names_the_process() {
     for it in rollbacks {
         assert!(processes.contains(&it.of.as_str()), "{it:?}");
         let row = format!("\n {} ", it.of);
-        let text = text::summary(&summary, Default::default());
+        let layout = Layout { colour: false, quiet: false, verbose: false };
+        let text = text::summary(&summary, layout);
         assert!(text.contains(&row), "{text}");
     }
 }

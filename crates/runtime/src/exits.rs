@@ -3,6 +3,7 @@
 //!
 //! If the code of a process panics, the last line of the process's log is the panic, as JSON.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -23,11 +24,16 @@ const PANICKED: &str = "panicked: ";
 /// Status with which a process exits after a panic, as Rust programs do.
 const PANIC_STATUS: i32 = 101;
 
-/// Writes the panic of a process to the log, and ends the program.
+/// Writes the panic of a process to the log, with a backtrace if `RUST_BACKTRACE` requests one, and ends the program.
 pub(crate) fn end_with(panic: &Panic) {
+    let backtrace = Backtrace::capture();
+    let backtrace = match backtrace.status() {
+        BacktraceStatus::Captured => format!("{backtrace}\n"),
+        _ => String::new(),
+    };
     let json = serde_json::to_string(panic).expect("a panic can be written as JSON");
     // The supervisor learns of the exit even if the log cannot be written.
-    drop(writeln!(io::stderr(), "{PANICKED}{json}"));
+    drop(write!(io::stderr(), "{panic}\n{backtrace}{PANICKED}{json}\n"));
     std::process::exit(PANIC_STATUS);
 }
 

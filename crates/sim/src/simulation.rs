@@ -751,3 +751,19 @@ fn through_bytes<T: Wire>(value: &T) -> T {
     assert_eq!(&back, value, "a value survives its encoding");
     back
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_run_without_progress_is_endless() {
+        let is_endless =
+            |before, of_application, others| Instant { before, of_application, others }.is_endless(4);
+        assert!(is_endless(1000, 10, 150_000), "a timer in the past");
+        assert!(!is_endless(1000, 10, 100_000), "a large exchange of messages");
+        assert!(!is_endless(700_000, 300_000, 300_000), "a link heals that held many messages");
+        assert!(!is_endless(0, 1_000_000, 1_000_000), "a program that takes no time");
+        assert!(is_endless(0, 20_000_000, 0), "two processes that answer each other");
+    }
+}

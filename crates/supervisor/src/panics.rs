@@ -57,12 +57,22 @@ pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Arc<Panic>> {
     })
 }
 
+/// Ends the program at every other panic. A task that panics would otherwise leave the rest of the program waiting for it.
+/// Must be called before the other functions of this module.
+pub fn abort_on_panic() {
+    let before = take_hook();
+    set_hook(Box::new(move |info| {
+        before(info);
+        std::process::abort();
+    }));
+}
+
 /// Returns whether [`caught`] will return the panic that a hook is handling.
 pub fn is_caught() -> bool {
     cfg!(panic = "unwind") && IS_GUARDED.get() && HANDLING.get().is_some()
 }
 
-/// Calls `report` for every panic in the code of a process that nothing catches.
+/// Calls `report`, instead of printing the panic, for every panic in the code of a process that nothing catches.
 pub fn on_panic(report: fn(&Panic)) {
     let _ = REPORT.set(report);
     install();
@@ -81,10 +91,12 @@ fn install() {
                 PANICKED.set(Some(panic));
                 return;
             }
-            before(info);
             match REPORT.get() {
                 Some(report) => report(&panic),
-                None => eprintln!("{panic}"),
+                None => {
+                    eprintln!("{panic}");
+                    before(info);
+                }
             }
         }));
     });

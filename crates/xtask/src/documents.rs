@@ -2,6 +2,12 @@
 //!
 //! Each document has a scratch directory, in which its `sh` blocks run command by command, in order, as printed, with
 //! the directory given by `--programs` on the `PATH`. `DIR` represents the newest record in the scratch directory.
+//!
+//! A `text` block after an `sh` block shows an excerpt of the output of its commands. If all of them ran as printed, each
+//! line of the excerpt must be a line of the output, in the same order. Only the width of gaps may differ. An ellipsis
+//! stands for the rest of a line or, on a line of its own, for any number of lines. Each cell of a table that follows the
+//! words "prints:" or "prints …:" must be a part of the output.
+//!
 //! Commands that need a Kubernetes cluster run if `FAULTLINE_E2E_KUBECONFIG` selects one. [`EXCEPTIONS`] lists the commands that run in another form or elsewhere. An exception that matches no command is an
 //! error.
 //!
@@ -88,6 +94,13 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
         "docs/clustering.md",
         "faultline cluster DIR",
         After("faultline samples nas > nas.yaml; faultline run nas.yaml --backend simulate"),
+    ),
+    ("docs/protocols.md", "cp -r faultline/examples", After("ln -sfn $REPOSITORY faultline")),
+    (
+        "docs/protocols.md",
+        "cargo test --manifest-path my-protocol",
+        // The step `examples` runs the tests of the same crate.
+        Run("cargo metadata --no-deps --format-version 1 --manifest-path my-protocol/Cargo.toml"),
     ),
     ("docs/fuzzing.md", "faultline fuzz --for 10m --jobs 2", Run("faultline fuzz --for 5s --jobs 2")),
     (
@@ -239,6 +252,46 @@ struct Printed {
     line: usize,
     /// The whole text, with several lines if the command continues.
     text: String,
+    /// The number of the `sh` block.
+    block: usize,
+    /// The excerpts from the output of the block that follow this command, which is its last.
+    shown: Vec<Excerpt>,
+}
+
+/// An excerpt from the output of commands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Excerpt {
+    /// The number of the first line, from 1.
+    line: usize,
+    text: String,
+    /// Whether the excerpt is a table of values, rather than lines of the output.
+    is_table: bool,
+}
+
+impl Excerpt {
+    /// Returns the number and the text of the first line or cell that is missing in the output.
+    fn missing_in(&self, output: &str) -> Option<(usize, String)> {
+        let shown = (self.line..).zip(self.text.lines());
+        if self.is_table {
+            let output = normal(output);
+            // The first two rows contain the titles, and a rule below them.
+            let cells =
+                shown.skip(2).flat_map(|(line, row)| row.split('|').map(move |it| (line, normal(it))));
+            return cells.into_iter().find(|(_, cell)| !output.contains(cell.as_str()));
+        }
+        let mut rest = output.lines().map(normal);
+        let mut lines = shown.map(|(line, text)| (line, normal(text)));
+        lines.find(|(_, line)| match line.strip_suffix('…') {
+            Some("") => false,
+            Some(begin) => !rest.any(|it| it.starts_with(begin)),
+            None => !line.is_empty() && !rest.any(|it| it == *line),
+        })
+    }
+}
+
+/// Returns a line with single spaces between words.
+fn normal(line: &str) -> String {
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The number of documents whose commands run at the same time. Many commands only wait for processes or slow links, so
@@ -282,6 +335,15 @@ pub(crate) fn run(repository: &Repository, programs: &Path, only: &[String]) -> 
     if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", ")).into()) }
 }
 
+/// The output of the commands of an `sh` block.
+#[derive(Debug, Default)]
+struct OutputOfBlock {
+    number: usize,
+    text: String,
+    /// Whether a command ran in another form or elsewhere.
+    is_other: bool,
+}
+
 /// The results of the commands of a document.
 #[derive(Debug, Default)]
 struct Performed {
@@ -312,12 +374,17 @@ fn perform(repository: &Repository, programs: &Path, document: &str) -> Result<P
     if EXCEPTIONS.iter().any(|it| it.0 == document && matches!(it.2, OnCluster(_))) {
         scratch.enter_cluster().map_err(failure)?;
     }
+    let mut block = OutputOfBlock::default();
     for command in commands {
+        if block.number != command.block {
+            block = OutputOfBlock { number: command.block, ..OutputOfBlock::default() };
+        }
         let exception = exception(document, &command.text);
         performed.used.extend(exception);
         let instead = exception.map(|index| EXCEPTIONS[index].2);
         let place = format!("{document}:{}", command.line);
         let shown = command.text.lines().next().unwrap_or_default();
+        block.is_other |= !matches!(instead, None | Some(After(_) | Unknown));
         if let Some(In(where_it_runs)) = instead {
             println!("elsewhere {place}  {shown}\n          {where_it_runs}");
             performed.elsewhere += 1;
@@ -332,6 +399,19 @@ fn perform(repository: &Repository, programs: &Path, document: &str) -> Result<P
             }
         }
         performed.ran += 1;
+        block.text.push_str(&scratch.output().map_err(failure)?);
+        for excerpt in command.shown.iter().filter(|_| !block.is_other) {
+            match excerpt.missing_in(&block.text) {
+                None => println!("equal     {document}:{}", excerpt.line),
+                Some((line, missing)) => {
+                    println!(
+                        "FAILED    {document}:{line}  the output does not contain this line:\n{missing}\n"
+                    );
+                    println!("{}", block.text);
+                    performed.failed.push(format!("{document}:{line}"));
+                }
+            }
+        }
     }
     scratch.leave_cluster().map_err(failure)?;
     Ok(performed)
@@ -364,13 +444,31 @@ fn exception(document: &str, command: &str) -> Option<usize> {
 /// Returns the commands in the `sh` blocks of a document.
 fn printed(text: &str) -> Result<Vec<Printed>, Box<dyn Error>> {
     let mut commands = Vec::new();
-    let mut is_inside = false;
+    let (mut is_inside, mut block) = (false, 0);
     let mut pending: Option<Printed> = None;
+    let mut excerpt: Option<Excerpt> = None;
+    let mut prints = false;
     for (line, content) in (1..).zip(text.lines()) {
         match content {
-            "```sh" => is_inside = true,
+            "```sh" => (is_inside, block) = (true, block + 1),
+            "```text" => excerpt = Some(Excerpt { line: line + 1, ..Excerpt::default() }),
+            _ if !is_inside && prints && content.starts_with('|') => {
+                let table =
+                    excerpt.get_or_insert_with(|| Excerpt { line, is_table: true, ..Excerpt::default() });
+                table.text.push_str(content);
+                table.text.push('\n');
+            }
+            _ if excerpt.as_ref().is_some_and(|it| it.is_table) => {
+                prints = false;
+                let shown = commands.last_mut().map(|it: &mut Printed| &mut it.shown);
+                shown.into_iter().for_each(|it| it.extend(excerpt.take()));
+            }
             _ if content.starts_with("```") => {
                 is_inside = false;
+                // A block before the first command shows something else.
+                let shown = commands.last_mut().map(|it| &mut it.shown);
+                shown.into_iter().for_each(|it| it.extend(excerpt.take()));
+                excerpt = None;
                 if let Some(cut) = pending.take() {
                     return Err(format!("line {}: the command `{}` is incomplete", cut.line, cut.text).into());
                 }
@@ -379,11 +477,18 @@ fn printed(text: &str) -> Result<Vec<Printed>, Box<dyn Error>> {
                 let command = match pending.take() {
                     Some(begun) => Printed { text: format!("{}\n{content}", begun.text), ..begun },
                     None if content.trim().is_empty() || content.starts_with('#') => continue,
-                    None => Printed { line, text: content.to_owned() },
+                    None => Printed { line, text: content.to_owned(), block, shown: Vec::new() },
                 };
                 if is_complete(&command.text)? { commands.push(command) } else { pending = Some(command) }
             }
-            _ => {}
+            _ => match &mut excerpt {
+                Some(excerpt) => {
+                    excerpt.text.push_str(content);
+                    excerpt.text.push('\n');
+                }
+                None if content.is_empty() => {}
+                None => prints = content.contains("prints") && content.ends_with(':'),
+            },
         }
     }
     Ok(commands)
@@ -476,6 +581,11 @@ impl Scratch {
             None => command,
         };
         self.shell(&command, expected)
+    }
+
+    /// Returns the output of the last command.
+    fn output(&self) -> Result<String, Box<dyn Error>> {
+        Ok(String::from_utf8_lossy(&fs::read(self.directory.join("output.txt"))?).into_owned())
     }
 
     fn shell(&self, command: &str, expected: i32) -> Result<Result<(), String>, Box<dyn Error>> {
@@ -575,6 +685,30 @@ mod tests {
             "words\n```sh\none # why\n\n# a comment\ntwo\n```\n```yaml\nthree\n```\n```sh\nfour\n```\n";
         assert_eq!(texts(document), ["one # why", "two", "four"]);
         assert_eq!(printed(document).unwrap()[1].line, 6);
+    }
+
+    #[test]
+    fn an_excerpt_belongs_to_the_block_before_it() {
+        let document = "```text\nno output\n```\n```sh\none\ntwo\n```\nwords\n```text\na  b\n…\nc\n```\n";
+        let commands = printed(document).unwrap();
+        assert_eq!((commands[0].block, commands[1].block), (1, 1));
+        assert_eq!(commands[0].shown, []);
+        let [excerpt] = &commands[1].shown[..] else { panic!("{commands:?}") };
+        assert_eq!(excerpt.missing_in("x\n a b \ny\nc\n"), None);
+        assert_eq!(excerpt.missing_in("c\na b\n"), Some((12, "c".to_owned())), "the order differs");
+        assert_eq!(excerpt.missing_in("a\nb\nc\n"), Some((10, "a b".to_owned())));
+        let cut = Excerpt { text: "begins as …\n".to_owned(), ..Excerpt::default() };
+        assert_eq!((cut.missing_in("begins as it should"), cut.missing_in("as").is_some()), (None, true));
+    }
+
+    #[test]
+    fn the_cells_of_a_table_that_a_command_prints_are_compared() {
+        let document =
+            "```sh\none\n```\nand prints:\n\n| x | y |\n| --- | --- |\n| 1 s | 2 s |\n\n| no | output |\n";
+        let commands = printed(document).unwrap();
+        let [table] = &commands[0].shown[..] else { panic!("{commands:?}") };
+        assert_eq!(table.missing_in("y  x\n2  s 1 s"), None);
+        assert_eq!(table.missing_in("y  x\n2 s 3 s"), Some((8, "1 s".to_owned())));
     }
 
     #[test]

@@ -85,6 +85,15 @@ fn the_schema_describes_the_parameters() {
 }
 
 #[test]
+fn the_help_names_the_protocol() {
+    let place = tempfile::tempdir().unwrap();
+    for command in ["fuzz", "explore"] {
+        let help = run(&place, &[0], &[command, "--help"]).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(help.contains("This program also contains: bcs"), "{help}");
+    }
+}
+
+#[test]
 fn unknown_names_and_fields_are_reported() {
     let place = tempfile::tempdir().unwrap();
     run(&place, &[0], &["validate", "federation.yaml"]);

@@ -36,6 +36,29 @@ fn check(place: &TestDirectory, dir: &str) -> (&'static str, Vec<String>) {
 }
 
 #[test]
+fn a_record_of_another_program_says_which_program_can_judge_it() {
+    let place = TestDirectory::new();
+    place.write("small.yaml", small(CRASH));
+    place.faultline(["run", "small.yaml", "--backend", "simulate", "--out", "run", "-q"]).assert().code(0);
+    let bundle = Bundle::open(place.path("run"));
+    let mut manifest = bundle.read_manifest().unwrap();
+    let mut federation = faultline_api::parse("federation.yaml", manifest.federation.as_bytes()).unwrap();
+    federation.spec.protocol =
+        faultline_api::resource::ProtocolSpec::Custom(faultline_api::resource::Custom {
+            name: "zigzag".to_owned(),
+            parameters: serde_json::Map::new(),
+        });
+    manifest.federation = faultline_api::to_yaml(&federation);
+    bundle.write_manifest(&manifest).unwrap();
+    let (verdict, reasons) = check(&place, "run");
+    assert_eq!(verdict, "unknown");
+    let missing = "federation.yaml cannot be used: this program does not contain the protocol `zigzag`";
+    let remedy = "run the program that was built with `zigzag`";
+    let names = |it: &String| it.contains(missing) && it.contains(remedy);
+    assert!(reasons.iter().any(names), "{reasons:?}");
+}
+
+#[test]
 fn tampering_with_a_sealed_record_of_real_processes_is_detected() {
     let place = TestDirectory::new();
     place.write("small.yaml", small(CRASH));
