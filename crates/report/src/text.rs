@@ -4,6 +4,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, Color, Table};
 use faultline_checker::Verdict;
 pub use faultline_trace::duration::{instant, span};
+use faultline_trace::shell_word;
 
 use crate::explain::count;
 use crate::spent::TimeByActivity;
@@ -298,7 +299,7 @@ impl Writer<'_> {
     }
 
     fn closing(&self) -> String {
-        let dir = &self.summary.run.bundle;
+        let dir = shell_word(&self.summary.run.bundle);
         let mut table = self.bare();
         table.add_row([format!("faultline explain {dir}"), "explain what happened".to_owned()]);
         table.add_row([

@@ -17,8 +17,6 @@ use crate::inputs::{InputsFile, InputsReadError, InputsWriter, read_inputs};
 use crate::manifest::FORMAT;
 use crate::memory::{Stream, Trace};
 
-pub use description::printable;
-
 const MANIFEST: &str = "manifest.json";
 const FEDERATION: &str = "federation.yaml";
 const FACTS: &str = "facts";
