@@ -4,7 +4,7 @@
 //! `warn,faultline_runtime=debug`.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -15,6 +15,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::arguments::{BackendName, CheckArguments, Command, RunArguments};
+use crate::output;
 
 /// The name of the log file in the record of a run.
 pub(crate) const FILE: &str = "run.log";
@@ -45,7 +46,7 @@ pub(crate) fn begin(command: &Command) {
     };
     let shown = tracing_subscriber::fmt::layer()
         .without_time()
-        .with_ansi(io::stderr().is_terminal())
+        .with_ansi(output::supports_escapes(&io::stderr()))
         .with_writer(io::stderr)
         .with_filter(filter(level));
     let recorded = tracing_subscriber::fmt::layer()
