@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use roxmltree::{Document, Node};
 
-use super::{ReadError, number, quoted};
+use super::number::whole;
+use super::{ReadError, quoted};
 use crate::graph::CommunicationGraph;
 
 /// The values of an edge that count, each with the names of the keys that contain it.
@@ -119,7 +120,7 @@ fn values<'a>(edge: Node<'a, 'a>, keys: &BTreeMap<&str, Key<'a>>) -> Result<[Opt
         let key = keys.get(id).filter(|it| it.of_edges);
         let key = key.ok_or_else(|| ReadError::Key { line: line(data), key: quoted(id) })?;
         let Some(value) = key.value else { continue };
-        if values[value].replace(number(content(data), line(data))?).is_some() {
+        if values[value].replace(number(data)?).is_some() {
             return Err(ReadError::Ambiguous { line: line(data), key: quoted(id) });
         }
     }
@@ -129,13 +130,19 @@ fn values<'a>(edge: Node<'a, 'a>, keys: &BTreeMap<&str, Key<'a>>) -> Result<[Opt
         match defaults[..] {
             _ if value.is_some() => {}
             [] => {}
-            [default] => *value = Some(number(content(default), line(default))?),
+            [default] => *value = Some(number(default)?),
             [_, second, ..] => {
                 return Err(ReadError::Ambiguous { line: line(second), key: "default".into() });
             }
         }
     }
     Ok(values)
+}
+
+/// Returns the number in an element. To find the line takes time, so only errors do.
+fn number(element: Node<'_, '_>) -> Result<u64, ReadError> {
+    let word = content(element);
+    whole(word).map_err(|why| ReadError::Number { line: line(element), word: quoted(word), why })
 }
 
 /// Returns the text in an element; empty if it contains other elements.
