@@ -77,6 +77,12 @@ impl Locations {
         self.places.values().filter(|it| it.end <= at).max_by_key(|it| it.end).cloned()
     }
 
+    /// Returns the location of each scalar and key, with the path of its value.
+    pub(crate) fn words(&self) -> impl Iterator<Item = (&str, Range<usize>)> {
+        let keys = self.parents.iter().map(|(&at, path)| (path.as_str(), at..at));
+        self.places.iter().map(|(path, place)| (path.as_str(), place.clone())).chain(keys)
+    }
+
     /// Returns the location of `path`, or of its nearest ancestor in the text.
     pub(crate) fn find(&self, path: &str) -> Range<usize> {
         let mut path = path;

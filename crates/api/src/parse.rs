@@ -2,6 +2,7 @@
 //!
 //! Prints nothing: [`Rejected`] is a `miette` diagnostic, which binaries print.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 
@@ -54,13 +55,64 @@ pub struct FileError {
 /// Fails if the file does not contain exactly one valid federation. Returns the first error that prevents parsing or,
 /// if the file can be parsed, all problems that validation finds.
 pub fn parse(file: &str, bytes: &[u8]) -> Result<Federation, Box<Rejected>> {
-    let help = "describe a federation; `faultline samples quickstart` prints an example";
-    let parsed = read::<Document>(file, bytes, help)?;
-    let Document { api_version: ApiVersion::V1Alpha1, kind: Kind::Federation, metadata, spec, .. } =
-        parsed.value;
-    let federation = Federation { metadata, spec, status: None };
+    let Parsed { value: federation, text } = parse_unchecked(file, bytes)?;
     let problems = validate(&federation);
-    if problems.is_empty() { Ok(federation) } else { Err(parsed.text.reject(problems)) }
+    if problems.is_empty() { Ok(federation) } else { Err(text.reject(problems)) }
+}
+
+/// Works like [`parse`], but does not [`validate`] the federation.
+///
+/// # Errors
+///
+/// Fails if the file does not contain exactly one federation.
+pub fn parse_unchecked(file: &str, bytes: &[u8]) -> Result<Parsed<Federation>, Box<Rejected>> {
+    let help = "describe a federation; `faultline samples quickstart` prints an example";
+    let Parsed { value, text } = read::<Document>(file, bytes, help)?;
+    let Document { api_version: ApiVersion::V1Alpha1, kind: Kind::Federation, metadata, spec, .. } = value;
+    Ok(Parsed { value: Federation { metadata, spec, status: None }, text })
+}
+
+/// Returns the meaning of a value in a file. Text that is not YAML is a string.
+pub fn value(text: &str) -> serde_json::Value {
+    // Otherwise, `no` would be a boolean here, but text in a file.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_str_with_options(text, options).unwrap_or_else(|_| text.into())
+}
+
+/// Words that YAML 1.1, which `kubectl` reads, takes for booleans, and that YAML 1.2 and this crate take for text.
+const BOOLEANS_OF_KUBECTL: [&str; 16] =
+    ["y", "Y", "yes", "Yes", "YES", "n", "N", "no", "No", "NO", "on", "On", "ON", "off", "Off", "OFF"];
+
+/// Returns a warning for each word in a file that `kubectl` would read as a boolean, because it has no quotes. `text` is the
+/// text from which the federation was [parsed](parse).
+pub fn bare_booleans(file: &str, text: &str, federation: &Federation) -> Vec<String> {
+    let parsed = serde_json::to_value(federation).unwrap_or_default();
+    let mut lines: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+    for (path, place) in Locations::of(text).words() {
+        let is_key = place.is_empty();
+        let rest = &text[place.start..];
+        let word =
+            if is_key { rest.split(':').next().unwrap_or_default().trim_end() } else { &text[place.clone()] };
+        // The value of a boolean field has the same meaning for both.
+        let is_text = || parsed.pointer(&pointer(path)).and_then(serde_json::Value::as_str) == Some(word);
+        if BOOLEANS_OF_KUBECTL.contains(&word) && (is_key || is_text()) {
+            lines.entry(word).or_default().insert(text[..place.start].matches('\n').count() + 1);
+        }
+    }
+    let warning = |(word, lines): (&str, BTreeSet<usize>)| {
+        let lines: Vec<String> = lines.iter().map(usize::to_string).collect();
+        let where_found = if lines.len() == 1 { "line" } else { "lines" };
+        format!(
+            "{file}, {where_found} {}: `kubectl` reads `{word}` without quotes as a boolean; write \"{word}\"",
+            lines.join(", ")
+        )
+    };
+    lines.into_iter().map(warning).collect()
+}
+
+/// Returns the JSON pointer of a path such as `spec.clusters[1].name`.
+fn pointer(path: &str) -> String {
+    path.replace('[', "/").replace(']', "").split('.').map(|it| format!("/{it}")).collect()
 }
 
 /// A parsed file with its text, so that errors found later can still be shown in place.
@@ -265,7 +317,38 @@ fn deserialize<T: DeserializeOwned>(text: &str, example: &str) -> Result<T, Mist
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return Err(("the file is empty".into(), example.into(), 0..0));
     }
-    serde_saphyr::from_str_with_options::<T>(text, options).map_err(|error| explain(text, &error))
+    serde_saphyr::from_str_with_options::<T>(text, options)
+        .map_err(|error| foreign_blank(text).unwrap_or_else(|| explain(text, &error)))
+}
+
+/// Returns the mistake of a file that uses blanks other than spaces for its structure: YAML takes them for text, so its error
+/// would name another cause.
+fn foreign_blank(text: &str) -> Option<Mistake> {
+    let is_foreign =
+        |it: char| it.is_whitespace() && !matches!(it, ' ' | '\t' | '\n' | '\r') || it == '\u{feff}';
+    let content = text.trim_start_matches('\u{feff}');
+    let mut start = text.len() - content.len();
+    for line in content.split_inclusive('\n') {
+        let indentation = line.len() - line.trim_start_matches(|it| it == ' ' || is_foreign(it)).len();
+        let after_key = line.find(':').map_or(indentation, |it| it + 1);
+        let (at, found) = line
+            .char_indices()
+            .find(|(at, it)| is_foreign(*it) && (*at < indentation || *at == after_key))
+            .filter(|_| !line[indentation..].starts_with('#') && !line.trim().is_empty())
+            .unwrap_or((line.len(), ' '));
+        if at < line.len() {
+            let name = match found {
+                '\u{a0}' => "a no-break space",
+                '\u{feff}' => "a byte order mark",
+                _ => "a character that only looks like a space",
+            };
+            let message = format!("{name} (U+{:04X}) stands where YAML needs spaces", found as u32);
+            let place = start + at..start + at + found.len_utf8();
+            return Some((message, "replace it with spaces".into(), place));
+        }
+        start += line.len();
+    }
+    None
 }
 
 /// Rephrases a parser's error in terms of the resource.
@@ -289,7 +372,13 @@ fn explain(text: &str, error: &Error) -> Mistake {
         }
         Error::SerdeInvalidType { unexpected, expected, .. }
         | Error::SerdeInvalidValue { unexpected, expected, .. } => {
-            (format!("invalid value: {unexpected}"), format!("write {expected}"))
+            // The value is in backticks or quotes after the name of its type, such as `integer` or `string`.
+            let value = unexpected.find(['`', '"']).map_or(unexpected.as_str(), |at| &unexpected[at..]);
+            let expected = if expected == "a string" { "text in quotes" } else { expected };
+            (format!("invalid value: {value}"), format!("write {expected}"))
+        }
+        Error::NullIntoString { .. } => {
+            ("expected text (found an empty value or `null`)".into(), "write a word, or \"null\" in quotes".into())
         }
         Error::InvalidScalar { ty, .. } => match *ty {
             "floating point" => ("expected a number".into(), "write a number, such as 0.7".into()),

@@ -36,6 +36,17 @@ pub enum QuantityError {
         /// Examples of valid values.
         example: &'static str,
     },
+    /// The text contains a blank.
+    #[error("`{text}` contains a blank: write `{compact}`")]
+    Blank {
+        /// The text.
+        text: String,
+        /// The text without blanks.
+        compact: String,
+    },
+    /// The bandwidth is greater than zero, but less than the smallest one.
+    #[error("`{0}` is less than the smallest bandwidth: write at least 8bit, which is 1 byte per second")]
+    TooSlow(String),
     /// The unit is unknown.
     #[error("`{unit}` in `{text}` is not a valid unit for {what}: use {units}")]
     UnknownUnit {
@@ -116,6 +127,11 @@ impl Loss {
     }
 }
 
+impl Duration {
+    /// The longest duration that a file can state.
+    pub const MAX: Duration = Duration(Span(DURATION.limit.0));
+}
+
 impl Bandwidth {
     /// No limit.
     pub const UNLIMITED: Bandwidth = Bandwidth(0);
@@ -131,7 +147,7 @@ impl Bandwidth {
     }
 }
 
-/// Maximum length of the text of a quantity, in bytes.
+/// Maximum length of the text of a quantity, in characters.
 const MAX_LENGTH: usize = 24;
 
 /// Name of a quantity, and its units with their values in ascending order.
@@ -197,12 +213,15 @@ impl Kind {
 
     /// Splits `text` into the number and the rest.
     fn number<'a>(&self, text: &'a str) -> Result<(f64, &'a str), QuantityError> {
+        if let Some(compact) = without_blanks(text) {
+            return Err(QuantityError::Blank { text: text.into(), compact });
+        }
         let digits = text.trim_start_matches('-');
         let end = digits.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(digits.len());
         let (number, unit) = digits.split_at(end);
         let no_number =
             || QuantityError::NoNumber { text: text.into(), what: self.what, example: self.example };
-        if text.len() > MAX_LENGTH || number.starts_with('.') || number.ends_with('.') {
+        if text.chars().count() > MAX_LENGTH || number.starts_with('.') || number.ends_with('.') {
             return Err(no_number());
         }
         let number: f64 = number.parse().map_err(|_| no_number())?;
@@ -214,7 +233,10 @@ impl Kind {
 
     fn parse(&self, text: &str) -> Result<u64, QuantityError> {
         let (number, unit) = self.split(text)?;
-        let worth = match self.units.iter().find(|(name, _)| *name == unit) {
+        // The prefix for a millionth is either the micro sign or the Greek letter.
+        let ascii = unit.strip_prefix(['\u{b5}', '\u{3bc}']).map(|it| format!("u{it}"));
+        let ascii = ascii.as_deref().unwrap_or(unit);
+        let worth = match self.units.iter().find(|(name, _)| *name == ascii) {
             Some(&(_, worth)) => worth,
             // Zero needs no unit.
             None if unit.is_empty() => 0,
@@ -256,6 +278,14 @@ impl Kind {
     }
 }
 
+/// Returns a quantity without its blanks; `None` if it has none, or does not begin with a number.
+fn without_blanks(text: &str) -> Option<String> {
+    let compact: String = text.split_whitespace().collect();
+    let is_quantity =
+        text.chars().count() <= MAX_LENGTH && compact.starts_with(|it: char| it.is_ascii_digit());
+    (compact.len() < text.len() && is_quantity).then_some(compact)
+}
+
 impl FromStr for Duration {
     type Err = QuantityError;
     fn from_str(text: &str) -> Result<Self, QuantityError> {
@@ -293,10 +323,13 @@ impl FromStr for Bandwidth {
                 return Err(BANDWIDTH.unknown_unit(text, unit, &[BITS, BANDWIDTH.units].concat()));
             }
         };
-        match BANDWIDTH.within_limit(text, number * bytes)? {
-            0 => Err(QuantityError::ZeroBandwidth(text.into())),
-            bytes => Ok(Bandwidth(bytes)),
+        if number == 0.0 {
+            return Err(QuantityError::ZeroBandwidth(text.into()));
         }
+        if number * bytes < 1.0 {
+            return Err(QuantityError::TooSlow(text.into()));
+        }
+        BANDWIDTH.within_limit(text, number * bytes).map(Bandwidth)
     }
 }
 
@@ -396,13 +429,13 @@ macro_rules! string_quantity {
 
 string_quantity!(
     Duration,
-    r"^(0|[0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))$",
-    "A duration: a number with a unit (ns, us, ms, s, m, h)."
+    r"^(0|[0-9]+(\.[0-9]+)?(ns|us|µs|μs|ms|s|m|h))$",
+    "A duration: a number with a unit (ns, us or µs, ms, s, m, h)."
 );
 string_quantity!(
     Period,
-    r"^(never|infinite|0|[0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))$",
-    "A duration: a number with a unit (ns, us, ms, s, m, h), or `never`."
+    r"^(never|infinite|0|[0-9]+(\.[0-9]+)?(ns|us|µs|μs|ms|s|m|h))$",
+    "A duration: a number with a unit (ns, us or µs, ms, s, m, h), or `never`."
 );
 string_quantity!(
     Bandwidth,
@@ -435,6 +468,8 @@ mod tests {
             ("0s", 0),
             ("7ns", 7),
             ("200us", 200_000),
+            ("200\u{b5}s", 200_000),
+            ("1.5\u{3bc}s", 1_500),
             ("0.1ms", 100_000),
             ("1.5s", 1_500_000_000),
             ("2m", 120_000_000_000),
@@ -478,9 +513,13 @@ mod tests {
     fn errors_say_what_to_write() {
         assert_eq!(error::<Duration>("5"), "`5` has no unit: write a value such as `5ms`, `1.5s` or `2m`");
         assert_eq!(
-            error::<Duration>("5 seconds"),
-            "`seconds` in `5 seconds` is not a valid unit for a duration: use one of ns, us, ms, s, m, h"
+            error::<Duration>("5seconds"),
+            "`seconds` in `5seconds` is not a valid unit for a duration: use one of ns, us, ms, s, m, h"
         );
+        assert_eq!(error::<Duration>("5 ms"), "`5 ms` contains a blank: write `5ms`");
+        assert_eq!(error::<Duration>("5\u{a0}ms"), "`5\u{a0}ms` contains a blank: write `5ms`");
+        assert_eq!(error::<Bandwidth>(" 100 Mbit "), "` 100 Mbit ` contains a blank: write `100Mbit`");
+        assert!(error::<Duration>("in 5 ms").contains("is not a duration"));
         assert_eq!(
             error::<Duration>("-5ms"),
             "a duration must not be negative (found `-5ms`): write a value of zero or more"
@@ -496,6 +535,11 @@ mod tests {
         );
         assert!(error::<Bandwidth>("100Mbps").contains("use one of bit, kbit, Mbit"));
         assert!(error::<Bandwidth>("0MB").contains("`partition`"));
+        assert_eq!(
+            error::<Bandwidth>("1bit"),
+            "`1bit` is less than the smallest bandwidth: write at least 8bit, which is 1 byte per second"
+        );
+        assert!(error::<Bandwidth>("7bit").contains("at least 8bit") && "8bit".parse::<Bandwidth>().is_ok());
         assert_eq!(error::<Loss>("100%"), "`100%` is too large for a loss: write at most 50%");
         assert!(error::<Size>("1..2MB").contains("is not a size"));
     }
@@ -526,9 +570,11 @@ mod tests {
             let schema = T::json_schema(&mut SchemaGenerator::default());
             let pattern = schema.get("pattern").and_then(|it| it.as_str()).expect("a quantity has a pattern");
             let admitted = regex::Regex::new(pattern).expect("the pattern is valid").is_match(text)
-                && text.len() <= MAX_LENGTH;
-            let exceeds_a_limit =
-                |error| matches!(error, QuantityError::TooMuch { .. } | QuantityError::ZeroBandwidth(_));
+                && text.chars().count() <= MAX_LENGTH;
+            let exceeds_a_limit = |error| {
+                use QuantityError::{TooMuch, TooSlow, ZeroBandwidth};
+                matches!(error, TooMuch { .. } | TooSlow(_) | ZeroBandwidth(_))
+            };
             match text.parse::<T>() {
                 Ok(_) => assert!(admitted, "the pattern {pattern} rejects `{text}`"),
                 Err(error) => {
@@ -539,8 +585,8 @@ mod tests {
         let numbers =
             ["0", "1", "007", "1.5", "1.", ".5", "1..5", "-1", "", "0.0", "1000000000000000000000000", "1e3"];
         let units = [
-            "", "ns", "us", "ms", "s", "m", "h", "d", " s", "bit", "kbit", "Mbit", "Gbit", "Tbit", "B", "kB",
-            "KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "Mbit/s", "MB/s", "/s", "%",
+            "", "ns", "us", "µs", "μs", "ms", "s", "m", "h", "d", " s", "bit", "kbit", "Mbit", "Gbit",
+            "Tbit", "B", "kB", "KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "Mbit/s", "MB/s", "/s", "%",
         ];
         let words = ["never", "infinite", "unlimited", "Never"].map(String::from);
         let all = numbers.iter().flat_map(|number| units.iter().map(move |unit| format!("{number}{unit}")));

@@ -810,7 +810,7 @@ impl FuzzArguments {
 /// Reads a parameter and its value: a number, `true`, `false`, or a word.
 fn parameter(text: &str) -> Result<(String, Value), String> {
     let (name, value) = text.split_once('=').ok_or_else(|| "write a name, `=` and a value".to_owned())?;
-    Ok((name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| value.into())))
+    Ok((name.to_owned(), faultline_api::parse::value(value)))
 }
 
 /// Visit every run of a small federation, within bounds.

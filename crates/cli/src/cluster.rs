@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use faultline_clustering::graph::{MAX_TRAFFIC, TooMuchTraffic};
 use faultline_clustering::read::{GraphFormat, read};
 use faultline_clustering::{CommunicationGraph, Constraints, Division, SearchResult, find};
 use faultline_console::place::{self, Claim};
@@ -104,8 +105,24 @@ fn graphs(arguments: &ClusterArguments) -> Result<Vec<CommunicationGraph>, Comma
         (_, Some(_)) => {
             Err(unfit("`--intervals` requires the directory of one recorded run and no other graph"))
         }
-        (paths, None) => paths.iter().map(|it| graph(it)).collect(),
+        (paths, None) => {
+            let graphs = paths.iter().map(|it| graph(it)).collect::<Result<Vec<_>, _>>()?;
+            check_sum(&graphs)?;
+            Ok(graphs)
+        }
     }
+}
+
+/// Checks that the traffic of all graphs together is within the limit of one graph.
+fn check_sum(graphs: &[CommunicationGraph]) -> Result<(), CommandError> {
+    let is_within = |of: fn(&CommunicationGraph) -> u64| {
+        let sum = graphs.iter().try_fold(0_u64, |sum, it| sum.checked_add(of(it)));
+        sum.is_some_and(|it| it <= MAX_TRAFFIC)
+    };
+    if is_within(CommunicationGraph::total) && is_within(CommunicationGraph::messages) {
+        return Ok(());
+    }
+    Err(CommandError::input(miette!(help = GRAPH_HELP, "all graphs together: {TooMuchTraffic}")))
 }
 
 fn unfit(why: &str) -> CommandError {
@@ -154,7 +171,7 @@ fn input(path: &Path) -> Result<Input, CommandError> {
         Some("graphml" | "xml") => GraphFormat::GraphMl,
         _ => GraphFormat::EdgeList,
     };
-    let graph = read(&source.text(), form)
+    let graph = read(&source.bytes, form)
         .map_err(|error| CommandError::input(miette!(help = GRAPH_HELP, "{}: {error}", source.label)))?;
     Ok(Input::Graph(graph))
 }
@@ -220,13 +237,18 @@ fn rows(found: &SearchResult) -> (Vec<usize>, usize) {
     (shown, hidden)
 }
 
+/// Formats the names of processes for one line of text, whatever characters they contain.
+fn listed(names: &[&str]) -> String {
+    names.iter().map(|it| output::name(it)).collect::<Vec<_>>().join(" ")
+}
+
 /// Formats the clusters as in a federation file. In the file, processes are numbered cluster by cluster; comments state
 /// the names of the processes and, if the graph has a different order, their indices in the graph.
 fn fragment(clusters: &[Vec<&str>], division: &Division) -> String {
     let mut text = "spec:\n  clusters:\n".to_owned();
     for (number, members) in clusters.iter().enumerate() {
         let name = format!("cluster-{number}");
-        writeln!(text, "    - {{ name: {name}, nodes: {} }} # {}", members.len(), members.join(" "))
+        writeln!(text, "    - {{ name: {name}, nodes: {} }} # {}", members.len(), listed(members))
             .expect("writing to a string never fails");
     }
     let mut order: Vec<usize> = (0..division.cluster_of.len()).collect();
@@ -263,8 +285,18 @@ fn front_csv(found: &SearchResult) -> String {
 
 fn csv(graph: &CommunicationGraph, chosen: &Division) -> String {
     let rows = graph.names().iter().zip(&chosen.cluster_of);
-    let rows = rows.map(|(name, cluster)| format!("{name},cluster-{cluster}\n"));
-    "process,cluster\n".to_owned() + &rows.collect::<String>()
+    let rows = rows.map(|(name, cluster)| vec![name.clone(), format!("cluster-{cluster}")]);
+    "process,cluster\n".to_owned() + &csv_rows(rows)
+}
+
+/// Formats rows of text as comma-separated values. All of them are in quotes, so that spreadsheets take none for a number.
+fn csv_rows(rows: impl Iterator<Item = Vec<String>>) -> String {
+    let mut writer = csv::WriterBuilder::new().quote_style(csv::QuoteStyle::Always).from_writer(Vec::new());
+    for row in rows {
+        writer.write_record(row).expect("writing to memory never fails, and all rows have the same length");
+    }
+    let bytes = writer.into_inner().expect("writing to memory never fails");
+    String::from_utf8(bytes).expect("the rows are text")
 }
 
 #[cfg(test)]
@@ -295,7 +327,7 @@ mod tests {
         assert_eq!(hidden(&front(ROWS + 1, 5)), (ROWS, 1));
         // If the division into one cluster is chosen, it is printed in addition to the others.
         assert_eq!(hidden(&front(ROWS, ROWS)), (ROWS + 1, 0));
-        let graph = read("0 1 8\n", GraphFormat::EdgeList).expect("it is a graph");
+        let graph = read(b"0 1 8\n", GraphFormat::EdgeList).expect("it is a graph");
         let is_noted = |divided| text(&graph, &front(divided, 0), "").contains("are on the front");
         assert_eq!((is_noted(ROWS), is_noted(ROWS + 1)), (false, true));
     }

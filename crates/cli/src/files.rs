@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use comfy_table::{Table, presets::NOTHING};
 use faultline_api::Federation;
+use faultline_api::parse::bare_booleans;
 use faultline_api::samples::{SAMPLES, Sample};
 use faultline_catalog::{MessagesSetup, MessagesVisitor, with_messages};
 pub(crate) use faultline_console::source::{Source, read, read_with, unfit};
@@ -12,9 +13,9 @@ use faultline_fuzz::{Difference, Differs, difference};
 use faultline_report::explain::count;
 use faultline_session::Session;
 use faultline_supervisor::process_seed;
-use faultline_trace::Manifest;
 use faultline_trace::fault::{describe_change, describe_fault, describe_trigger};
 use faultline_trace::manifest::BackendKind;
+use faultline_trace::{Manifest, printable};
 use faultline_workloads::Workload;
 use miette::miette;
 use serde::Serialize;
@@ -38,6 +39,9 @@ pub(crate) fn refuse_pause(label: &str, federation: &Federation) -> Result<(), C
 pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, CommandError> {
     let source = read(&arguments.file)?;
     let federation = source.parse()?;
+    for warning in bare_booleans(&source.label, &source.text(), &federation) {
+        anstream::eprintln!("warning: {}", printable(&warning));
+    }
     if let Some(running) = &arguments.running {
         return print_changes(&read(running)?, &federation, &source);
     }

@@ -20,7 +20,7 @@ use faultline_shaper::Kernel;
 use faultline_supervisor::Status;
 use faultline_tc::namespace::MOST_PROCESSES;
 use faultline_trace::manifest::{BackendKind, Expected, LinkEntry};
-use faultline_trace::{Hash, Manifest, Trace};
+use faultline_trace::{Hash, Manifest, Trace, printable};
 
 use crate::command_error::CommandError;
 use crate::interrupt;
@@ -132,7 +132,7 @@ fn report_collapsed(collapsed: &[UnexpectedEnd], manifest: &Manifest, dir: &Path
     for it in collapsed.iter().take(MAX_REPORTED) {
         let name = &manifest.processes[it.process.index()].name;
         note(format_args!("{name}, {}, ended unexpectedly: {}", it.life, it.status));
-        it.last_output.lines().for_each(|line| note(format_args!("  {line}")));
+        it.last_output.lines().for_each(|line| note(format_args!("  {}", printable(line))));
     }
     if collapsed.len() > MAX_REPORTED {
         let more = collapsed.len() - MAX_REPORTED;

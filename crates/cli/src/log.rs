@@ -4,7 +4,7 @@
 //! `warn,faultline_runtime=debug`.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -17,6 +17,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::arguments::{BackendName, CheckArguments, Command, RunArguments};
+use crate::output;
 
 /// The name of the log file in the record of a run.
 pub(crate) const FILE: &str = "run.log";
@@ -54,7 +55,7 @@ pub(crate) fn begin(command: &Command) -> LogOutput {
     let shown = output.clone();
     let shown = tracing_subscriber::fmt::layer()
         .without_time()
-        .with_ansi(io::stderr().is_terminal())
+        .with_ansi(output::supports_escapes(&io::stderr()))
         // A message about the work must not end the work.
         .log_internal_errors(false)
         .with_writer(move || shown.clone())

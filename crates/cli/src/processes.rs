@@ -17,7 +17,7 @@ use faultline_experiments::reproduce::hydee::ping_pong::{HalfRoundTrips, Setting
 use faultline_experiments::reproduce::hydee::real::{self, RealRuns};
 use faultline_experiments::reproduce::reality::{FEDERATION, Pair, RunCounts};
 use faultline_experiments::reproduce::{Interrupted, RunRequest};
-use faultline_trace::{Bundle, Trace};
+use faultline_trace::{Bundle, Trace, shell_word};
 use miette::miette;
 
 use crate::arguments::OutputArguments;
@@ -168,7 +168,10 @@ impl Evaluation<'_> {
             Some(it) if verdict(&it) == Verdict::Fail => Err(CommandError {
                 exit: Exit::Fail,
                 report: miette!(
-                    help = format!("`faultline explain {}` describes the run", it.dir.display()),
+                    help = format!(
+                        "`faultline explain {}` describes the run",
+                        shell_word(&it.dir.display().to_string())
+                    ),
                     "the run recorded in {} failed: {}",
                     it.dir.display(),
                     it.recording.run.judgement.reasons.join("; ")

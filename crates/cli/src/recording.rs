@@ -124,12 +124,13 @@ pub(crate) fn graphs(dir: &Path, intervals: usize) -> Result<Vec<CommunicationGr
         let mut graph = CommunicationGraph::new(names.clone());
         for ((from, to), (bytes, messages)) in channels {
             if let (Some(from), Some(to)) = (place(from), place(to)) {
-                graph.add(from, to, bytes, messages);
+                let added = graph.try_add(from, to, bytes, messages);
+                added.map_err(|error| CommandError::path("use", dir, error, HELP))?;
             }
         }
-        graph
+        Ok(graph)
     };
-    Ok(export::channels(&trace, intervals).into_iter().map(graph).collect())
+    export::channels(&trace, intervals).into_iter().map(graph).collect()
 }
 
 /// Warns if the run did not complete.

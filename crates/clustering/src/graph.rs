@@ -2,6 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use thiserror::Error;
+
+/// The maximum number of bytes, and of messages, in a graph. Sums of gains and losses then fit in 64 bits with a sign.
+pub const MAX_TRAFFIC: u64 = 1 << 60;
+
+/// The traffic of a graph exceeds [`MAX_TRAFFIC`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "the traffic exceeds the maximum of 2^60 bytes or messages in total; divide all numbers by the same factor"
+)]
+pub struct TooMuchTraffic;
+
 /// Processes, and the bytes between each pair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommunicationGraph {
@@ -23,12 +35,34 @@ impl CommunicationGraph {
     ///
     /// # Panics
     ///
-    /// Panics if either process does not exist.
+    /// Panics if either process does not exist, or if the traffic exceeds [`MAX_TRAFFIC`].
     pub fn add(&mut self, from: usize, to: usize, bytes: u64, messages: u64) {
+        self.try_add(from, to, bytes, messages).expect("the traffic is within the limit");
+    }
+
+    /// Works like [`CommunicationGraph::add`] for numbers that may be too large.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the traffic would exceed [`MAX_TRAFFIC`]; the graph is then unchanged.
+    ///
+    /// # Panics
+    ///
+    /// Panics if either process does not exist.
+    pub fn try_add(
+        &mut self,
+        from: usize,
+        to: usize,
+        bytes: u64,
+        messages: u64,
+    ) -> Result<(), TooMuchTraffic> {
         assert!(from.max(to) < self.len(), "the graph has only {} processes", self.len());
         if from == to {
-            return;
+            return Ok(());
         }
+        let sum =
+            |sum: u64, more| sum.checked_add(more).filter(|it| *it <= MAX_TRAFFIC).ok_or(TooMuchTraffic);
+        (self.total, self.messages) = (sum(self.total, bytes)?, sum(self.messages, messages)?);
         for (one, other) in [(from, to), (to, from)] {
             let (peers, other) = (&mut self.peers[one], other as u32);
             match peers.binary_search_by_key(&other, |it| it.0) {
@@ -36,11 +70,14 @@ impl CommunicationGraph {
                 Err(place) => peers.insert(place, (other, bytes)),
             }
         }
-        self.total += bytes;
-        self.messages += messages;
+        Ok(())
     }
 
     /// Returns the sum of all graphs. Processes with the same name count as one.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the traffic of all graphs exceeds [`MAX_TRAFFIC`].
     pub fn together(graphs: &[CommunicationGraph]) -> CommunicationGraph {
         let mut all = CommunicationGraph::default();
         graphs.iter().for_each(|it| all.merge(it));
@@ -109,7 +146,7 @@ impl CommunicationGraph {
             let others = self.peers[one].iter();
             others.filter(move |it| cluster_of[one] != cluster_of[it.0 as usize]).map(|it| it.1).sum::<u64>()
         };
-        // Each pair is counted at both ends.
+        // Each pair is counted at both ends; twice the maximum still fits.
         (0..self.len()).map(of).sum::<u64>() / 2
     }
 
@@ -150,6 +187,18 @@ mod tests {
         assert_eq!((all.total(), all.messages(), all.peers(0)), (18, 5, &[(1, 10), (2, 8)][..]));
         let other = other.among(all.names());
         assert_eq!((other.names(), other.total(), other.peers(0)), (all.names(), 8, &[(2, 8)][..]));
+    }
+
+    #[test]
+    fn too_much_traffic_is_refused_and_changes_nothing() {
+        let mut graph = CommunicationGraph::new(vec!["a".into(), "b".into()]);
+        assert_eq!(graph.try_add(0, 1, MAX_TRAFFIC, 1), Ok(()));
+        let before = graph.clone();
+        assert_eq!(graph.try_add(0, 1, 1, 0), Err(TooMuchTraffic));
+        assert_eq!(graph.try_add(0, 1, u64::MAX, 0), Err(TooMuchTraffic));
+        assert_eq!(graph.try_add(1, 0, 0, MAX_TRAFFIC), Err(TooMuchTraffic));
+        assert_eq!(graph, before);
+        assert_eq!(graph.between(&[0, 1]), MAX_TRAFFIC);
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! Exit statuses, and the errors of commands that end without a verdict.
 
 use std::error::Error;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::process::ExitCode;
 
 use faultline_checker::Verdict;
-use miette::{Report, miette};
+use faultline_trace::{is_printable, printable};
+use miette::{
+    Diagnostic, LabeledSpan, MietteHandler, NamedSource, Report, ReportHandler, SourceCode, miette,
+};
 use nix::errno::Errno;
 use textwrap::{WordSeparator, WordSplitter};
 
@@ -133,12 +136,128 @@ pub fn explain() {
     // Breaks lines only between words, so that names with hyphens or slashes can be copied.
     let unbroken = |_: &_| -> Box<dyn miette::ReportHandler> {
         let options = miette::MietteHandlerOpts::new().break_words(false);
-        Box::new(
-            options
-                .word_separator(WordSeparator::AsciiSpace)
-                .word_splitter(WordSplitter::NoHyphenation)
-                .build(),
-        )
+        let options = options.word_separator(WordSeparator::AsciiSpace);
+        Box::new(Explaining(options.word_splitter(WordSplitter::NoHyphenation).build()))
     };
     miette::set_hook(Box::new(unbroken)).expect("the hook is set only here");
+}
+
+/// Formats errors without the characters that [may not](is_printable) reach a terminal: errors quote files and names.
+struct Explaining(MietteHandler);
+
+impl ReportHandler for Explaining {
+    fn debug(&self, error: &dyn Diagnostic, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.debug(&Shown::of(error), f)
+    }
+}
+
+/// A diagnostic as it is shown.
+#[derive(Debug)]
+struct Shown {
+    message: String,
+    help: Option<String>,
+    labels: Vec<LabeledSpan>,
+    source_code: Option<NamedSource<String>>,
+    related: Vec<Shown>,
+    cause: Option<Box<Shown>>,
+}
+
+impl Shown {
+    fn of(error: &dyn Diagnostic) -> Shown {
+        let labels = error.labels().into_iter().flatten();
+        let shown = |it: LabeledSpan| LabeledSpan::new_with_span(it.label().map(text), *it.inner());
+        Shown {
+            message: text(&error.to_string()),
+            help: error.help().map(|it| text(&it.to_string())),
+            labels: labels.map(shown).collect(),
+            source_code: error.source_code().and_then(source),
+            related: error.related().into_iter().flatten().map(Shown::of).collect(),
+            cause: error.source().map(|it| Box::new(Shown::of_cause(it))),
+        }
+    }
+
+    fn of_cause(error: &dyn Error) -> Shown {
+        Shown {
+            message: text(&error.to_string()),
+            help: None,
+            labels: Vec::new(),
+            source_code: None,
+            related: Vec::new(),
+            cause: error.source().map(|it| Box::new(Shown::of_cause(it))),
+        }
+    }
+}
+
+/// Returns the lines of a message.
+fn text(message: &str) -> String {
+    message.split('\n').map(printable).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the text to which labels refer, with each character replaced by one of the same length.
+fn source(source: &dyn SourceCode) -> Option<NamedSource<String>> {
+    let whole = source.read_span(&(0, 0).into(), 0, usize::MAX).ok()?;
+    let replaced = |it: char| match it {
+        '\n' | '\r' | '\t' => it,
+        it if is_printable(it) => it,
+        it => ['?', '¿', '\u{fffd}', '\u{1fbc4}'][it.len_utf8() - 1],
+    };
+    let text: String = String::from_utf8_lossy(whole.data()).chars().map(replaced).collect();
+    let name = printable(whole.name().unwrap_or_default());
+    let named = NamedSource::new(name, text);
+    Some(match whole.language() {
+        Some(language) => named.with_language(language),
+        None => named,
+    })
+}
+
+impl Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for Shown {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.cause.as_deref().map(|it| it as &dyn Error)
+    }
+}
+
+impl Diagnostic for Shown {
+    fn help<'a>(&'a self) -> Option<Box<dyn Display + 'a>> {
+        self.help.as_ref().map(|it| Box::new(it) as Box<dyn Display>)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        (!self.labels.is_empty())
+            .then(|| Box::new(self.labels.iter().cloned()) as Box<dyn Iterator<Item = _>>)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.source_code.as_ref().map(|it| it as &dyn SourceCode)
+    }
+
+    fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn Diagnostic> + 'a>> {
+        let related =
+            || Box::new(self.related.iter().map(|it| it as &dyn Diagnostic)) as Box<dyn Iterator<Item = _>>;
+        (!self.related.is_empty()).then(related)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_about_any_bytes_shows_only_printable_characters() {
+        let file = "metadata: { name: \u{1b}]0;t\u{7}\u{9b}2J\u{202e}\u{e0041} }\n";
+        let rejected =
+            faultline_api::parse("na\u{1b}me.yaml", file.as_bytes()).expect_err("the name is invalid");
+        let shown = Shown::of(&*rejected);
+        let handler = miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::unicode_nocolor());
+        let mut printed = String::new();
+        handler.render_report(&mut printed, &shown).expect("a string accepts every write");
+        assert!(printed.chars().all(|it| is_printable(it) || it == '\n'), "{printed:?}");
+        let message = Shown::of_cause(&std::io::Error::other("no \u{1b}[2J\nsecond line")).to_string();
+        assert_eq!(message, "no \u{fffd}[2J\nsecond line");
+    }
 }

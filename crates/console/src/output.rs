@@ -1,11 +1,15 @@
 //! Standard output, and files in the directory of `--out`.
 
-use std::fmt::Display;
+use std::borrow::Cow;
+use std::env;
+use std::ffi::OsStr;
+use std::fmt::{Display, Write as _};
 use std::fs;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use crossterm::terminal;
+use faultline_trace::{is_printable, printable};
 use serde::Serialize;
 
 use crate::command_error::CommandError;
@@ -67,13 +71,83 @@ pub fn colours() -> bool {
     anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
 }
 
-/// Prints text. A closed output is not an error.
+/// Returns whether escape sequences may be written to a stream: only to a terminal that understands them.
+pub fn supports_escapes(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && understands_escapes(env::var_os("TERM").as_deref())
+}
+
+/// Returns whether a terminal of this type understands escape sequences.
+fn understands_escapes(terminal: Option<&OsStr>) -> bool {
+    terminal.is_some_and(|it| !it.is_empty() && it != "dumb")
+}
+
+/// Prints text. Characters that [may not](is_printable) reach a terminal are replaced, except line breaks, tabs and, if
+/// [`colours`] are printed, the escape sequences for these. A closed output is not an error.
 ///
 /// # Errors
 ///
 /// Fails if the text cannot be written.
 pub fn print(text: &str) -> Result<(), CommandError> {
-    print_if_open(text.as_bytes()).map(|_| ())
+    print_if_open(shown(text, colours()).as_bytes()).map(|_| ())
+}
+
+/// Returns the text that [`print`] prints, with or without colours.
+fn shown(text: &str, colours: bool) -> Cow<'_, str> {
+    let is_plain = |it: char| is_printable(it) || matches!(it, '\n' | '\t');
+    if text.chars().all(is_plain) {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(|it| !is_plain(it)) {
+        shown.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let colour = rest.strip_prefix("\u{1b}[").filter(|_| colours).and_then(|it| {
+            let end = it.find(|it: char| !it.is_ascii_digit() && it != ';')?;
+            it[end..].starts_with('m').then_some("\u{1b}[".len() + end + 1)
+        });
+        let length = colour.or_else(|| rest.chars().next().map(char::len_utf8)).unwrap_or(rest.len());
+        match colour {
+            Some(length) => shown.push_str(&rest[..length]),
+            None => shown += &printable(&rest[..length]),
+        }
+        rest = &rest[length..];
+    }
+    (shown + rest).into()
+}
+
+/// Returns a name from a file for use in a line of text: unchanged if it is a plain word, and otherwise in quotes, with
+/// escapes.
+///
+/// # Panics
+///
+/// Never panics: every string has a JSON form.
+pub fn name(name: &str) -> Cow<'_, str> {
+    let is_plain = |it: char| is_printable(it) && !it.is_whitespace() && !"\"'`#,\\".contains(it);
+    match !name.is_empty() && name.chars().all(is_plain) {
+        true => name.into(),
+        false => escaped(serde_json::to_string(name).expect("a string has a JSON form")).into(),
+    }
+}
+
+/// Escapes the characters in JSON text that [may not](is_printable) reach a terminal, without a change of meaning: outside
+/// of strings, JSON has no such characters except line breaks.
+fn escaped(json: String) -> String {
+    if json.chars().all(|it| is_printable(it) || it == '\n') {
+        return json;
+    }
+    let mut text = String::with_capacity(json.len());
+    for it in json.chars() {
+        if is_printable(it) || it == '\n' {
+            text.push(it);
+        } else {
+            let units = it.encode_utf16(&mut [0; 2]).to_vec();
+            units
+                .iter()
+                .for_each(|unit| write!(text, "\\u{unit:04x}").expect("writing to a string never fails"));
+        }
+    }
+    text
 }
 
 /// Prints bytes, unless the output is closed. Returns whether it is still open.
@@ -110,5 +184,53 @@ pub fn filled(text: &str) -> String {
 pub fn json(value: &impl Serialize) -> String {
     let mut text = serde_json::to_string_pretty(value).expect("a printed value has a JSON form");
     text.push('\n');
-    text
+    escaped(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_colours_reach_a_terminal() {
+        let text = "a\t\u{1b}[1;31mred\u{1b}[0m\u{1b}[2J\u{1b}]0;t\u{7}\u{202e}b\u{200b}\u{9b}2J\n";
+        assert_eq!(shown(text, true), "a\t\u{1b}[1;31mred\u{1b}[0m�[2J�]0;t��b��2J\n");
+        assert_eq!(shown(text, false), "a\t�[1;31mred�[0m�[2J�]0;t��b��2J\n");
+        assert_eq!(shown("\u{1b}[1", true), "�[1");
+        assert!(matches!(shown("µ – 的\n", false), Cow::Borrowed("µ – 的\n")));
+    }
+
+    #[test]
+    fn a_name_that_is_not_a_plain_word_is_quoted() {
+        for plain in ["lyon-0", "node/3", "的", "a:b", "=1+1"] {
+            assert_eq!(name(plain), plain);
+        }
+        assert_eq!(name("solver, rank 0"), "\"solver, rank 0\"");
+        assert_eq!(name("x\n  - y"), r#""x\n  - y""#);
+        assert_eq!(name("n\u{1b}[2J\u{85}"), "\"n\\u001b[2J\\u0085\"");
+        assert_eq!(name("say \"hi\""), r#""say \"hi\"""#);
+        assert_eq!(name(""), "\"\"");
+        for it in ["\u{202e}\u{e0041}\u{7f}\u{feff}", "x\u{2028}y", "\\ \u{0}"] {
+            let shown = name(it).into_owned();
+            assert!(shown.chars().all(is_printable), "{shown}");
+            assert_eq!(serde_json::from_str::<String>(&shown).expect("it is JSON"), it);
+        }
+    }
+
+    #[test]
+    fn json_keeps_its_meaning() {
+        let value = serde_json::json!({ "a\u{202e}": ["\u{9b}2J", "\u{1b}", "\u{e0041}"] });
+        let text = json(&value);
+        assert!(text.chars().all(|it| is_printable(it) || it == '\n'), "{text}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).expect("it is JSON"), value);
+    }
+
+    #[test]
+    fn a_dumb_terminal_gets_no_escape_sequences() {
+        for (terminal, expected) in
+            [(None, false), (Some(""), false), (Some("dumb"), false), (Some("xterm"), true)]
+        {
+            assert_eq!(understands_escapes(terminal.map(OsStr::new)), expected, "{terminal:?}");
+        }
+    }
 }

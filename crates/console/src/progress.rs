@@ -1,8 +1,10 @@
 //! Progress of long operations: on a terminal, one line that is refreshed in place; elsewhere, an occasional
 //! line. Written to standard error, and omitted for operations that finish quickly.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
+
+use crate::output::supports_escapes;
 
 /// The interval between two refreshes on a terminal.
 const REFRESH: Duration = Duration::from_millis(200);
@@ -41,7 +43,7 @@ impl Progress {
     pub fn new() -> Progress {
         let now = Instant::now();
         let count = Count { begun: now, before: 0, done: 0, total: None };
-        Progress { on_screen: io::stderr().is_terminal(), shown: now, drawn: false, count }
+        Progress { on_screen: supports_escapes(&io::stderr()), shown: now, drawn: false, count }
     }
 
     /// Begins an operation of `total` runs, `done` of which are already complete.

@@ -1,7 +1,7 @@
 //! Runs a federation with consecutive seeds: once, with a summary, or several times, with a row for each run.
 
 use std::fs;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -213,9 +213,9 @@ impl Repetition<'_> {
     /// Returns whether to show progress: only without a live view, and with `--quiet` only on a terminal.
     fn shows_progress(&self) -> bool {
         let on_screen = match (self.output.quiet, self.output.format) {
-            (true, _) => return io::stderr().is_terminal(),
-            (false, Format::Text) => io::stdout().is_terminal(),
-            (false, Format::Json) => io::stderr().is_terminal(),
+            (true, _) => return output::supports_escapes(&io::stderr()),
+            (false, Format::Text) => output::supports_escapes(&io::stdout()),
+            (false, Format::Json) => output::supports_escapes(&io::stderr()),
         };
         !on_screen
     }

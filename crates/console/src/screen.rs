@@ -2,7 +2,7 @@
 //! one line per event, and an occasional status line.
 
 use std::collections::VecDeque;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use crossterm::{cursor, queue, terminal};
@@ -13,6 +13,7 @@ use faultline_runtime::detached::Detached;
 use faultline_trace::printable;
 
 use crate::arguments::{Format, OutputArguments};
+use crate::output::supports_escapes;
 
 /// The number of events kept on the screen.
 const RECENT: usize = 5;
@@ -79,8 +80,8 @@ impl Screen {
     /// Creates the live view of a run. With `of_many`, it is shown only on a terminal.
     pub fn new(output: OutputArguments, of_many: bool, title: String) -> Screen {
         let (out, on_screen): (Box<dyn Write + Send>, bool) = match output.format {
-            Format::Text => (Box::new(io::stdout()), io::stdout().is_terminal()),
-            Format::Json => (Box::new(io::stderr()), io::stderr().is_terminal()),
+            Format::Text => (Box::new(io::stdout()), supports_escapes(&io::stdout())),
+            Format::Json => (Box::new(io::stderr()), supports_escapes(&io::stderr())),
         };
         let is_shown = !output.quiet && (on_screen || !of_many);
         Screen {

@@ -73,6 +73,23 @@ impl Source {
         Ok(Source { bytes: faultline_api::to_yaml(&federation).into_bytes(), ..self })
     }
 
+    /// Returns the content, which must be text, without a byte order mark.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the content is not valid UTF-8.
+    fn strict_text(&self) -> Result<&str, CommandError> {
+        let text = str::from_utf8(&self.bytes).map_err(|error| {
+            let line = 1 + self.bytes[..error.valid_up_to()].iter().filter(|it| **it == b'\n').count();
+            CommandError::input(miette!(
+                help = "check that this is the right file, and save it as UTF-8",
+                "{}: line {line}: the file is not UTF-8 text",
+                self.label
+            ))
+        })?;
+        Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
+    }
+
     /// Returns the content as text. Invalid characters are replaced.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
@@ -86,9 +103,10 @@ fn read_instance(federation: &mut Federation, dir: &Path) -> Result<bool, Comman
     };
     let file = dir.join(file);
     let read = read_with(&file, "specify a file in QAPLIB format, relative to the federation file")?;
-    federation.spec.application = with_file(&federation.spec.application, read.text()).map_err(|error| {
-        CommandError::input(miette!(help = error.remedy(), "{}: {error}", file.display()))
-    })?;
+    federation.spec.application = with_file(&federation.spec.application, read.strict_text()?.to_owned())
+        .map_err(|error| {
+            CommandError::input(miette!(help = error.remedy(), "{}: {error}", file.display()))
+        })?;
     Ok(true)
 }
 
@@ -99,7 +117,7 @@ fn read_pieces(federation: &mut Federation, dir: &Path) -> Result<bool, CommandE
     let file = dir.join(file);
     let read = read_with(&file, "specify a METIS partition file, relative to the federation file")?;
     let help = "write the number of a process, counted from 0, on each line";
-    let all = pieces(&read.text())
+    let all = pieces(read.strict_text()?)
         .map_err(|error| CommandError::input(miette!(help = help, "{}: {error}", file.display())))?;
     schedule.pieces = Some(all);
     Ok(true)

@@ -8,6 +8,7 @@ use faultline_api::{Federation, FederationSpec};
 use faultline_client::naming;
 use faultline_client::outline::{self, Outline};
 use faultline_console::command_error::CommandError;
+use faultline_trace::shell_word;
 use futures::AsyncBufRead;
 use http::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
@@ -106,8 +107,8 @@ impl ChosenCluster {
         let variables = ["HTTPS_PROXY", "https_proxy"].map(|it| std::env::var(it).ok());
         config.proxy_url = proxy(&config, &variables, &Matcher::from_env());
         let namespace = arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-        let context = arguments.context.as_ref().map(|it| format!("--context {} ", quoted(it)));
-        let chosen = format!("{}--namespace {}", context.unwrap_or_default(), quoted(&namespace));
+        let context = arguments.context.as_ref().map(|it| format!("--context {} ", shell_word(it)));
+        let chosen = format!("{}--namespace {}", context.unwrap_or_default(), shell_word(&namespace));
         Ok(ChosenCluster { config, namespace, arguments: chosen })
     }
 
@@ -150,15 +151,6 @@ fn proxy(config: &Config, variables: &[Option<String>], environment: &Matcher) -
     let proxy = environment.intercept(&config.cluster_url)?;
     // Only the original contains a password.
     Some(given.filter(|it| it.scheme().is_some()).unwrap_or_else(|| proxy.uri().clone()))
-}
-
-/// Returns a word as a shell reads it.
-fn quoted(word: &str) -> String {
-    let is_plain = |it: char| it.is_ascii_alphanumeric() || "@%+=:,./_-".contains(it);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 impl KubernetesCluster {
@@ -475,13 +467,6 @@ mod tests {
             let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
             assert!(chosen.connect().is_ok(), "{given}");
         }
-    }
-
-    #[test]
-    fn words_are_quoted_for_a_shell() {
-        assert_eq!(quoted("kind-kind"), "kind-kind");
-        assert_eq!(quoted("it's mine"), "'it'\\''s mine'");
-        assert_eq!(quoted(""), "''");
     }
 
     #[test]

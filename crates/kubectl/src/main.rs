@@ -9,7 +9,6 @@ mod logs;
 mod run;
 mod supervisor;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -27,7 +26,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     // A custom protocol is part of the image of the federation's pods, not of this program.
     faultline_api::resource::custom::accept_unknown();
-    let colours = std::io::stderr().is_terminal();
+    let colours = output::supports_escapes(&std::io::stderr());
     let level = if arguments.command.is_verbose() { LevelFilter::DEBUG } else { LevelFilter::WARN };
     let filter = std::env::var("FAULTLINE_LOG").ok().and_then(|it| it.parse::<Targets>().ok());
     let filter = filter.unwrap_or_else(|| Targets::new().with_default(level));

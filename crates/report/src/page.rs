@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use faultline_checker::Verdict;
+use faultline_trace::shell_word;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::diagram::{Diagram, Limits};
@@ -92,7 +93,7 @@ fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
             }
             footer {
                 "Recorded in " code { (summary.run.bundle) } " (" (count(summary.run.facts, "fact")) ") by faultline "
-                (summary.run.tool) ". Judge it again with " code { "faultline check " (summary.run.bundle) } "."
+                (summary.run.tool) ". Judge it again with " code { "faultline check " (shell_word(&summary.run.bundle)) } "."
             }
         }
         script type="application/json" id="data" { (PreEscaped(json(diagram))) }

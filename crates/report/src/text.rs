@@ -3,6 +3,7 @@
 use comfy_table::{Cell, Color, Table};
 use faultline_checker::{Property, Verdict};
 pub use faultline_trace::duration::{instant, span};
+use faultline_trace::shell_word;
 
 use crate::explain::count;
 use crate::spent::TimeByActivity;
@@ -268,7 +269,7 @@ impl Writer<'_> {
     }
 
     fn closing(&self) -> String {
-        let dir = &self.summary.run.bundle;
+        let dir = shell_word(&self.summary.run.bundle);
         let mut table = self.bare();
         table.add_row([format!("faultline explain {dir}"), "explain what happened".to_owned()]);
         table.add_row([

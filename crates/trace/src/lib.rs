@@ -14,6 +14,7 @@
 //! | [`row`] | a fact as a row of a table |
 //! | [`describe`] | facts in words |
 //! | [`fault`] | faults, triggers, changes and links in words |
+//! | [`mod@printable`] | text from files, without characters that may not reach a terminal; words for a shell |
 //! | [`duration`] | times and durations as text for readers |
 
 pub mod bundle;
@@ -27,10 +28,11 @@ pub mod inputs;
 pub mod manifest;
 pub mod memory;
 mod possible;
+pub mod printable;
 pub mod row;
 pub mod seal;
 
-pub use bundle::{Bundle, BundleError, printable};
+pub use bundle::{Bundle, BundleError};
 pub use facts::{
     Cut, FactsFile, FactsReadError, FactsWriter, StreamEnd, append_record, read_facts, split_body,
 };
@@ -39,4 +41,5 @@ pub use flaw::{Flaw, FlawKind};
 pub use manifest::Manifest;
 pub use memory::{Record, Recorder, Sink, Stream, Trace};
 pub use possible::Extent;
+pub use printable::{is_printable, printable, shell_word};
 pub use seal::{Hash, Seal, SealedBy};

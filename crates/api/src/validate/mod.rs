@@ -476,7 +476,10 @@ impl<'a> Check<'a> {
                 "spec.deadline",
                 format!(
                     "the application computes for {}, but the deadline of the run is {}",
-                    Duration(computing),
+                    match computing {
+                        it if it > Duration::MAX.0 => format!("more than {}", Duration::MAX),
+                        it => Duration(it).to_string(),
+                    },
                     Duration(deadline)
                 ),
                 "extend the deadline, or shorten the application",

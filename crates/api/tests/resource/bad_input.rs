@@ -1,8 +1,13 @@
 //! Errors for bad input name the file and the line, point at the position, and suggest a fix. The snapshot shows what
 //! users read.
 
+use faultline_api::flow::{pieces, with_file};
+use faultline_api::parse::{bare_booleans, value};
+use faultline_api::resource::{ApplicationSpec, Qap};
 use faultline_api::{Rejected, parse};
 use miette::{GraphicalReportHandler, GraphicalTheme};
+use proptest::prelude::*;
+use serde_json::json;
 
 const GOOD: &str = "\
 apiVersion: faultline.dev/v1alpha1
@@ -307,4 +312,129 @@ fn errors_contain_lines_and_columns() {
     let rejected = rejected(with("at: 4s", "at: 70s").as_bytes());
     let error = &rejected.errors()[0];
     assert_eq!((rejected.file(), error.line, error.column), ("federation.yaml", 18, 13));
+}
+
+/// Returns the first error in the valid federation with a part replaced: the message and the help.
+fn first_error(from: &str, to: &str) -> (String, String) {
+    let rejected = rejected(with(from, to).as_bytes());
+    let error = &rejected.errors()[0];
+    (error.message.clone(), error.help.clone())
+}
+
+#[test]
+fn messages_name_the_cause_in_the_words_of_the_file() {
+    for (from, to, message, help) in [
+        ("latency: 5ms", "latency: 5 ms", "`5 ms` contains a blank", "write `5ms`"),
+        ("latency: 5ms", "latency: 5\u{a0}ms", "`5\u{a0}ms` contains a blank", "write `5ms`"),
+        ("100Mbit", "1bit", "`1bit` is less than the smallest bandwidth", "write at least 8bit"),
+        ("  seed: 7", "\u{a0} seed: 7", "a no-break space (U+00A0) stands where", "replace it with spaces"),
+        ("seed: 7", "seed:\u{a0}7", "a no-break space (U+00A0) stands where", "replace it with spaces"),
+        ("name: example", "name: null", "the federation has no name", "add a name"),
+        ("name: example", "name: 5", "`5` is not a valid name", "start with a letter"),
+        ("name: paris", "name: null", "expected text (found an empty value or `null`)", "write a word"),
+        ("name: paris", "name: [a]", "expected a single value", "without brackets"),
+        ("nodes: 3", "nodes: x", "expected a whole number", "write a whole number of at least 0"),
+        ("nodes: 3", "nodes: 3.5", "expected a whole number", "write a whole number of at least 0"),
+        ("nodes: 3", "nodes: null", "expected a whole number", "write a whole number of at least 0"),
+        ("seed: 7", "pause: 1", "expected true or false", "write `true` or `false`"),
+        ("latency: 5ms", "latency: 1", "`1` has no unit", "write a value such as `5ms`"),
+        ("latency: 5ms", "latency: { a: 1 }", "expected a single value", "without brackets"),
+        ("heat: { steps: 100 }", "heat: 5", "expected a mapping", "write `{ … }`"),
+        ("kind: disk", "kind: 5", "unknown value `5`", "use one of: memory, disk"),
+        ("kind: Federation", "kind: null", "", ""),
+        ("exponential: 30s", "exponential: 5", "`5` has no unit", "write a value such as"),
+        ("replicas: 1", "replicas: one", "expected a whole number", "write a whole number"),
+        ("deadline: 60s", "deadline: *x", "", ""),
+        ("deadline: 60s", "deadline: \"60s", "", ""),
+        ("deadline: 60s", "deadline", "", ""),
+    ] {
+        let (found, advice) = first_error(from, to);
+        assert!(found.contains(message) && advice.contains(help), "{to}: {found}: {advice}");
+        for jargon in ["deserialize", "Option<", "struct", "variant", "serde", "u32", "integer `"] {
+            assert!(!found.contains(jargon) && !advice.contains(jargon), "{to}: {found}: {advice}");
+        }
+    }
+}
+
+#[test]
+fn a_time_that_does_not_fit_is_not_shown_as_a_number_of_nanoseconds() {
+    let (message, _) = first_error("steps: 100 }", "steps: 4000000000, stepTime: 87600h }");
+    assert_eq!(message, "the application computes for more than 87600h, but the deadline of the run is 1m");
+}
+
+#[test]
+fn words_that_kubectl_reads_as_booleans_are_pointed_out() {
+    let text =
+        GOOD.replace("paris", "no").replace("name: rennes", "name: \"on\"").replace("rennes", "\"on\"");
+    let text = text.replace("{ checkpointEvery: 2s", "{ checkpointEvery: 2s, checkpointEveryIn: { no: 3s }");
+    let federation = parse("federation.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{}", render(&it)));
+    assert_eq!(
+        bare_booleans("f.yaml", &text, &federation),
+        ["f.yaml, lines 6, 10, 13, 18, 20: `kubectl` reads `no` without quotes as a boolean; write \"no\""]
+    );
+    // As the value of a boolean field, the word means the same to both.
+    let text = GOOD.replace("  seed: 7", "  pause: no");
+    let federation = parse("federation.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{}", render(&it)));
+    assert!(bare_booleans("f.yaml", &text, &federation).is_empty());
+    let federation = parse("federation.yaml", GOOD.as_bytes()).unwrap_or_else(|it| panic!("{}", render(&it)));
+    assert!(bare_booleans("f.yaml", GOOD, &federation).is_empty());
+}
+
+#[test]
+fn micro_signs_and_a_byte_order_mark_are_accepted() {
+    for micro in ['\u{b5}', '\u{3bc}'] {
+        let text = format!("\u{feff}{}", with("latency: 5ms", &format!("latency: 5000{micro}s")));
+        let federation =
+            parse("federation.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{}", render(&it)));
+        let original =
+            parse("federation.yaml", GOOD.as_bytes()).unwrap_or_else(|it| panic!("{}", render(&it)));
+        assert_eq!(federation.spec, original.spec);
+    }
+}
+
+#[test]
+fn values_on_the_command_line_mean_the_same_as_in_a_file() {
+    for (text, meaning) in [
+        ("5ms", json!("5ms")),
+        ("never", json!("never")),
+        ("no", json!("no")),
+        ("true", json!(true)),
+        ("7", json!(7)),
+        ("0x10", json!(16)),
+        ("0.5", json!(0.5)),
+        ("null", json!(null)),
+        ("\"7\"", json!("7")),
+        ("a: [1", json!("a: [1")),
+        ("[1, 2]", json!([1, 2])),
+    ] {
+        assert_eq!(value(text), meaning, "{text}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn no_bytes_panic(bytes: Vec<u8>) {
+        if let Err(rejected) = parse("federation.yaml", &bytes) {
+            render(&rejected);
+        }
+    }
+
+    #[test]
+    fn no_change_of_a_valid_file_panics(at in 0..GOOD.len(), length in 0..20_usize, new in "[\\PC\\x00-\\x1f\u{85}\u{a0}]{0,6}") {
+        let text = format!("{}{new}{}", &GOOD[..at], GOOD.get(at + length..).unwrap_or_default());
+        match parse("federation.yaml", text.as_bytes()) {
+            Ok(federation) => drop(bare_booleans("federation.yaml", &text, &federation)),
+            Err(rejected) => drop(render(&rejected)),
+        }
+    }
+
+    #[test]
+    fn no_other_text_panics(text in "[-+.,0-9eE \n\r\t~\"'\\[{:#&*!|>%@`\\PC]{0,30}") {
+        let _ = value(&text);
+        let _ = pieces(&text);
+        let _ = with_file(&ApplicationSpec::Qap(Qap::default()), text.clone());
+        let _ = with_file(&ApplicationSpec::Qap(Qap::default()), format!("2 {text}"));
+    }
 }

@@ -11,7 +11,7 @@ use faultline_experiments::reproduce::chart::{Chart, Series};
 use faultline_report::explain::count;
 use serde::Serialize;
 
-use super::{fragment, members, write};
+use super::{csv_rows, fragment, listed, members, write};
 use crate::arguments::{ClusterArguments, Format};
 use crate::command_error::CommandError;
 use crate::output;
@@ -122,7 +122,7 @@ fn text(object: &Object<'_>, fragment: &str) -> String {
     for number in [1].into_iter().chain(changes) {
         line(format_args!("\nFrom interval {number}:\n"));
         for (cluster, members) in &clusters[number - 1] {
-            line(format_args!("  cluster-{cluster}: {}\n", members.join(" ")));
+            line(format_args!("  cluster-{cluster}: {}\n", listed(members)));
         }
     }
     line(format_args!(
@@ -174,12 +174,13 @@ fn intervals_csv(found: &Reclustering) -> String {
 fn clusters_csv(found: &Reclustering) -> String {
     let intervals = &found.best.intervals;
     let columns = (1..=intervals.len()).map(|it| format!(",interval-{it}"));
-    let mut text = format!("process,one{}\n", columns.collect::<String>());
+    let text = format!("process,one{}\n", columns.collect::<String>());
+    let mut rows: Vec<Vec<String>> = Vec::new();
     for (process, name) in found.processes.iter().enumerate() {
         let cluster = |it: &Interval| it.numbers[it.division.cluster_of[process] as usize];
         let all = [&found.one.intervals[0]].into_iter().chain(intervals);
-        let cells = all.map(|it| format!(",cluster-{}", cluster(it)));
-        writeln!(text, "{name}{}", cells.collect::<String>()).expect("writing to a string never fails");
+        let cells = all.map(|it| format!("cluster-{}", cluster(it)));
+        rows.push([name.clone()].into_iter().chain(cells).collect());
     }
-    text
+    text + &csv_rows(rows.into_iter())
 }

@@ -10,7 +10,7 @@ use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::transcript::{task_names, text, transcript};
 use faultline_report::{DisplayNames, RecordedRun, Timeline};
 use faultline_session::UnjudgedRecording;
-use faultline_trace::{Bundle, Manifest};
+use faultline_trace::{Bundle, Manifest, shell_word};
 use serde::Serialize;
 
 use super::summary;
@@ -178,15 +178,15 @@ fn claim(arguments: &FuzzArguments, seed: u64) -> Result<Claim, CommandError> {
 
 /// Returns the command that reproduces a trial.
 pub(crate) fn reproduce(dir: &Path, trial: &Trial) -> String {
-    let file = dir.join("federation.yaml");
+    let file = shell_word(&dir.join("federation.yaml").display().to_string());
     match trial.scenario.defect {
         Some(defect) => {
-            format!("cargo run -- fuzz --file {} --defect {defect}", file.display())
+            format!("cargo run -- fuzz --file {file} --defect {defect}")
         }
         None => {
             let is_only_waste = trial.violated().all(Property::is_of_economy);
             let strict = if is_only_waste { " --strict" } else { "" };
-            format!("faultline run {} --backend simulate{strict}", file.display())
+            format!("faultline run {file} --backend simulate{strict}")
         }
     }
 }

@@ -13,6 +13,7 @@ use faultline_catalog::defect;
 use faultline_checker::Verdict;
 use faultline_fuzz::{ProtocolName, Scenario, Shares, run, seed_under_way, stop_when};
 use faultline_session::panics::is_caught;
+use faultline_trace::shell_word;
 use miette::miette;
 use serde::Serialize;
 
@@ -32,7 +33,7 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
         let federation = files::read(file)?.parse()?;
         let seed = arguments.seed.or(federation.spec.seed).unwrap_or(0);
         let defect = arguments.defect.map(|it| format!(" --defect {it}")).unwrap_or_default();
-        let options = format!(" --file {}{defect}", file.display());
+        let options = format!(" --file {}{defect}", shell_word(&file.display().to_string()));
         print_seed_on_panic(move |_| Some(options.clone()));
         let scenario = Scenario { seed, federation, defect: arguments.defect };
         return one(scenario, arguments.format);

@@ -19,7 +19,9 @@ use faultline_fuzz::{
 };
 use faultline_report::explain::count;
 use faultline_sim::in_order;
+use faultline_trace::shell_word;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::finding::Finding;
 use super::print_seed_on_panic;
@@ -249,7 +251,9 @@ impl<'a> Search<'a> {
         if let Some(defect) = self.defect {
             options += &format!(" --defect {defect}");
         }
-        options.extend(self.arguments.set.iter().map(|(name, value)| format!(" --set {name}={value}")));
+        let set =
+            |(name, value): &(String, Value)| format!(" --set {}", shell_word(&format!("{name}={value}")));
+        options.extend(self.arguments.set.iter().map(set));
         options
     }
 

@@ -73,6 +73,81 @@ fn a_file_that_is_not_text_is_rejected() {
 }
 
 #[test]
+fn bytes_of_a_file_reach_the_terminal_only_as_text() {
+    let place = TestDirectory::new();
+    let sneaky = small("  deadline: 60s\n").replace("name: small", "name: s\u{9b}2J\u{202e}x\u{200b}");
+    place.write("sneaky.yaml", &sneaky);
+    place.write("escape.yaml", "apiVersion: \u{1b}]0;t\u{7}\n");
+    place.write("binary.yaml", b"\x7fELF\x02\x1b[2J\x00\xff\n");
+    for file in ["sneaky.yaml", "escape.yaml", "binary.yaml"] {
+        for command in ["run", "validate", "plan", "compare"] {
+            let run = place.faultline([command, file]).assert().code(2).stdout("");
+            let printed = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
+            let is_raw = |it: char| it.is_control() && it != '\n' || "\u{202e}\u{200b}".contains(it);
+            assert!(!printed.contains(is_raw), "{command} {file}: {printed:?}");
+        }
+    }
+}
+
+#[test]
+fn words_that_kubectl_reads_as_booleans_are_pointed_out() {
+    let place = TestDirectory::new();
+    place.write("bare.yaml", small("").replace("lyon", "y"));
+    let warning =
+        "warning: bare.yaml, line 7: `kubectl` reads `y` without quotes as a boolean; write \"y\"\n";
+    place.faultline(["validate", "bare.yaml"]).assert().code(0).stdout(contains("is valid")).stderr(warning);
+    place.write("quoted.yaml", small("").replace("lyon", "\"y\""));
+    place.faultline(["validate", "quoted.yaml"]).assert().code(0).stderr("");
+}
+
+#[test]
+fn printed_commands_can_be_pasted_into_a_shell() {
+    let place = TestDirectory::new();
+    place.write("small.yaml", small(""));
+    let run = ["run", "small.yaml", "--backend", "simulate", "--out", "a b/it's"];
+    let run = place.faultline(run).assert().code(0).stdout(contains("faultline check 'a b/it'\\''s'"));
+    let printed = String::from_utf8_lossy(&run.get_output().stdout).into_owned();
+    let line = printed.lines().find(|it| it.contains("faultline check ")).expect("the command is printed");
+    let words = line.trim_start().trim_start_matches("faultline ").split("  ").next().unwrap_or_default();
+    let program = env!("CARGO_BIN_EXE_faultline");
+    let shell = std::process::Command::new("sh")
+        .args(["-c", &format!("{program} {words} -q")])
+        .current_dir(place.dir())
+        .status()
+        .expect("a shell starts");
+    assert_eq!(shell.code(), Some(0), "{words}");
+}
+
+#[test]
+fn a_dumb_terminal_gets_no_escape_sequences() {
+    let place = TestDirectory::new();
+    place.write("small.yaml", small(CRASH));
+    place.write("wrong.yaml", small("  deadlime: 3s\n"));
+    let program = env!("CARGO_BIN_EXE_faultline");
+    let commands =
+        ["run small.yaml --backend simulate --out record", "validate wrong.yaml", "check record -vv"];
+    for (terminal, is_dumb) in [("dumb", true), ("xterm", false)] {
+        for command in commands {
+            // `script` runs the command on a terminal.
+            let output = std::process::Command::new("script")
+                .args(["-qec", &format!("{program} {command}"), "/dev/null"])
+                .current_dir(place.dir())
+                .env("TERM", terminal)
+                .env_remove("NO_COLOR")
+                .stdin(std::process::Stdio::null())
+                .output()
+                .expect("`script` starts");
+            let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(
+                !printed.is_empty() && printed.contains('\u{1b}') != is_dumb,
+                "{terminal} {command}: {printed}"
+            );
+        }
+        std::fs::remove_dir_all(place.path("record")).expect("the run was recorded");
+    }
+}
+
+#[test]
 fn a_directory_without_a_record_is_rejected() {
     let place = TestDirectory::new();
     std::fs::create_dir(place.path("empty")).unwrap();

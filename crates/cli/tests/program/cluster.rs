@@ -151,3 +151,95 @@ fn a_run_is_divided_into_intervals() {
         place.faultline(all).assert().code(2).stderr(contains(why));
     }
 }
+
+/// Returns whether printed bytes contain nothing that a terminal would interpret.
+fn is_harmless(printed: &[u8]) -> bool {
+    let text = std::str::from_utf8(printed).expect("the output is text");
+    text.chars().all(|it| (!it.is_control() || it == '\n') && !('\u{202a}'..='\u{202e}').contains(&it))
+}
+
+/// Returns the number of clusters in a written federation file's fragment.
+fn clusters_in(fragment: &str) -> usize {
+    let value = faultline_yaml(fragment);
+    value["spec"]["clusters"].as_array().expect("the fragment lists the clusters").len()
+}
+
+fn faultline_yaml(text: &str) -> Value {
+    serde_saphyr::from_str(text).expect("the fragment is YAML")
+}
+
+#[test]
+fn names_from_a_file_are_quoted_wherever_they_are_written() {
+    let place = TestDirectory::new();
+    place.write(
+        "names.graphml",
+        "<graphml><key id='w' for='edge' attr.name='weight'/><graph>\
+         <node id='a, b'/><node id='=2+3'/><node id='y&#10;    - { name: extra, nodes: 7 }'/>\
+         <node id='she said &quot;no&quot;'/><node id='dir&#x202e;gnp'/><node id='t&#x9b;2J'/>\
+         <edge source='a, b' target='=2+3'><data key='w'>4.0e2</data></edge>\
+         <edge source='dir&#x202e;gnp' target='t&#x9b;2J'><data key='w'>400</data></edge>\
+         <edge source='y&#10;    - { name: extra, nodes: 7 }' target='she said &quot;no&quot;'>\
+         <data key='w'>400</data></edge></graph></graphml>",
+    );
+    place.write("bell.edges", "p\u{1b}]0;x\u{7} q\u{1b}[1A 70\nq\u{1b}[1A r 2\n");
+    for (file, processes) in [("names.graphml", 6), ("bell.edges", 3)] {
+        for more in [&[][..], &["--format", "json"], &["names.graphml"]] {
+            let arguments = ["cluster", file, "--out", "out"];
+            let run = place.faultline(arguments.iter().chain(more).copied()).assert().code(0);
+            assert!(is_harmless(&run.get_output().stdout), "{file} {more:?}");
+        }
+        let json = place.faultline(["cluster", file, "--format", "json", "--out", "out"]).assert().code(0);
+        let found: Value = serde_json::from_slice(&json.get_output().stdout).expect("the output is JSON");
+        let clusters = found["clusters"].as_array().expect("the output lists the clusters").len();
+        let fragment = fs::read_to_string(place.path("out/clusters.yaml")).unwrap();
+        assert_eq!(clusters_in(&fragment), clusters, "{fragment}");
+        let table = fs::read_to_string(place.path("out/clusters.csv")).unwrap();
+        let rows: Vec<csv::StringRecord> = csv::Reader::from_reader(table.as_bytes())
+            .records()
+            .collect::<Result<_, _>>()
+            .expect("it is CSV");
+        assert_eq!(rows.len(), processes, "{table}");
+        assert!(rows.iter().all(|it| it.len() == 2), "{table}");
+        if file == "names.graphml" {
+            assert!(table.contains("\"=2+3\",\"cluster-"), "{table}");
+            assert!(rows.iter().any(|it| &it[0] == "she said \"no\""), "{table}");
+        }
+    }
+    // The error quotes the line, and the name of the file is printed, too.
+    place.write("no\u{1b}[2J.edges", "p\u{1b}]0;x\u{7} q\u{202e} 7x\u{1b}[2J\n");
+    let run = place.faultline(["cluster", "no\u{1b}[2J.edges"]).assert().code(2);
+    assert!(is_harmless(&run.get_output().stderr), "{:?}", run.get_output().stderr);
+}
+
+#[test]
+fn graphs_that_are_not_understood_are_refused_with_the_line() {
+    let place = TestDirectory::new();
+    let refused = |name: &str, content: &str, why: &str| {
+        place.write(name, content);
+        let run = place.faultline(["cluster", name]).assert().code(2).stdout("");
+        let said = String::from_utf8_lossy(&run.get_output().stderr).replace('│', "");
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(why), "{name}: {said}");
+    };
+    let most = u64::MAX;
+    refused("huge.edges", &format!("p q {most}\nq r {most}\n"), "line 1: the traffic exceeds the maximum");
+    refused("pipe.csv", "p|q|8\nq|r|9\n", "line 1 contains `|`");
+    refused("thousands.edges", "p q 2,500\n", "`2,500` has separators between its digits");
+    refused(
+        "half.graphml",
+        "<graphml><key id='bytes'/><graph><node id='p'/><node id='q'/>\
+        <edge source='p' target='q'><data key='bytes'>0.5</data></edge></graph></graphml>",
+        "`0.5` has a fraction",
+    );
+    refused("edges.metis", "3 7\n2\n1 3\n2\n", "the header gives 7 as the number of edges");
+    place.write("limit.edges", format!("p q {}\n", 1_u64 << 60));
+    place.faultline(["cluster", "limit.edges"]).assert().code(0);
+    let twice = ["cluster", "limit.edges", "limit.edges"];
+    place.faultline(twice).assert().code(2).stderr(contains("all graphs together"));
+    place.write("marked.csv", "\u{feff}src;dst;bytes\r\np;q;30\r\nq;r;4\r\n");
+    place
+        .faultline(["cluster", "marked.csv"])
+        .assert()
+        .code(0)
+        .stdout(contains("3 processes, 2 communicating"));
+}

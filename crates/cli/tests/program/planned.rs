@@ -92,6 +92,18 @@ fn computed_partitions_are_used_as_a_schedule() {
     // The record contains the partitions, and does not need the file.
     fs::remove_file(place.path("planned.part")).unwrap();
     place.faultline(["check", "run", "-q"]).assert().code(0);
+    // A byte order mark and carriage returns are not part of a number; a second number, or other bytes, are refused.
+    place.write("planned.part", format!("\u{feff}{}", text.replace('\n', "\r\n")));
+    place.faultline(["validate", "planned.yaml"]).assert().code(0);
+    for (wrong, why) in [
+        ("1 0\n".as_bytes(), "line 1: `1 0` is not the number of a process"),
+        (b"0\n1.5\n", "line 2: `1.5` is not the number of a process"),
+        (b"0\n-1\n", "line 2: `-1` is not the number of a process"),
+        (b"0\n1\xff\n", "line 2: the file is not UTF-8 text"),
+    ] {
+        place.write("planned.part", wrong);
+        place.faultline(["validate", "planned.yaml"]).assert().code(2).stderr(contains(why));
+    }
     // A partition file for another program is rejected.
     partitions.pop();
     let short: Vec<String> = partitions.iter().map(u32::to_string).collect();

@@ -167,6 +167,25 @@ fn the_number_of_jobs_and_an_interruption_do_not_change_the_result() {
 }
 
 #[test]
+fn values_are_read_as_in_a_file_and_a_range_may_start_at_zero() {
+    let place = place();
+    let sweep = |set: &str, out: &str| {
+        let all = ["sweep", "small.yaml", "--set", set, "--seeds", "1", "--out", out, "--format", "json"];
+        let run = place.faultline(all).assert().code(predicate::in_iter([0, 1, 3]));
+        let found: Value = serde_json::from_slice(&run.get_output().stdout).expect("the output is JSON");
+        let settings = found["settings"].as_array().expect("the output lists the settings").iter();
+        let (path, _) = set.split_once('=').expect("the argument has a path");
+        settings.map(|it| it["values"][path].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(sweep("links.between.latency=0..6ms/3", "ms"), ["0", "3ms", "6ms"]);
+    assert_eq!(sweep("links.between.loss=0..1%/2", "loss"), ["0", "1%"]);
+    assert_eq!(sweep("clusters.lyon.nodes=0x2,+3", "nodes"), ["0x2", "+3"]);
+    assert_eq!(sweep("links.between.latency=300µs,1ms", "micro"), ["300µs", "1ms"]);
+    let file = fs::read_to_string(place.path("ms/settings/1.yaml")).unwrap();
+    assert!(file.contains("latency: 0ns"), "{file}");
+}
+
+#[test]
 fn invalid_sweeps_are_refused_before_anything_runs() {
     let place = place();
     let refused = |set: &str, why: &str| {
@@ -178,6 +197,11 @@ fn invalid_sweeps_are_refused_before_anything_runs() {
     refused("protocol.hydee.replicas=1,2", "the file's protocol is `hc3i`, not `hydee`");
     refused("protocol.hc3i.replica=1,2", "unknown field `replica`");
     refused("protocol.hc3i.replicas=0,7", "replicas");
+    refused("links.between.latency=1", "latency=1: `1` has no unit; write a value such as `5ms`");
+    refused("links.between.latency=1ms,5 ms", "latency=5 ms: `5 ms` contains a blank; write `5ms`");
+    refused("links.between.bandwidth=1bit", "`1bit` is less than the smallest bandwidth");
+    refused("clusters.lyon.nodes=two", "expected a whole number in the allowed range; write a whole number");
+    refused("clusters.lyon.name=null", "expected text (found an empty value or `null`); write a word");
     refused("clusters.rome.nodes=1,2", "there is no `rome` (available: `lyon`, `nancy`)");
     refused("links.between.latency=1ms..2ms", "1ms..2ms");
     refused("deadline=40s,40s", "`40s` appears twice");

@@ -175,6 +175,11 @@ fn a_text_with_missing_entries_is_refused() {
     let expected =
         contains("line 7: this row has 2 instead of 3 entries").and(contains("add the missing entries"));
     place.faultline(["validate", "program.yaml"]).assert().code(2).stderr(expected);
+    place.write("hole.dat", "\u{feff}3\r\n0 1 2\r\n1 0 3\r\n2 3 0\r\n\r\n0 5 2\r\n5 0 3\r\n2 3 0\r\n");
+    place.faultline(["validate", "program.yaml"]).assert().code(0);
+    place.write("hole.dat", b"3\n0 1 2\n1 0 \xff\n");
+    let expected = contains("line 3: the file is not UTF-8 text");
+    place.faultline(["validate", "program.yaml"]).assert().code(2).stderr(expected);
     // Even after the QAPLIB file has been read, errors name the lines of the federation file.
     place.write("hole.dat", "3\n0 1 2\n1 0 3\n2 3 0\n\n0 5 2\n5 0 3\n2 3 0\n");
     let text = text.replace("depth: 1", "depth: 7");

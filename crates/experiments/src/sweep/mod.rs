@@ -21,6 +21,7 @@ use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use faultline_api::parse::parse_unchecked;
 use faultline_api::{Federation, validate};
 use faultline_catalog::SetupError;
 use faultline_checker::Verdict;
@@ -274,8 +275,13 @@ fn with(document: &Value, parameters: &[Parameter], choice: &[usize]) -> Result<
         parameter::place(&mut document, &parameter.path, &parameter.values[index].1)?;
     }
     let invalid = |why: String| SweepError::Invalid { setting: words(parameters, choice), why };
-    let federation: Federation =
-        serde_json::from_value(document).map_err(|error| invalid(error.to_string()))?;
+    // JSON is YAML, so the parser of federation files reads the values, too.
+    let parsed = parse_unchecked("", document.to_string().as_bytes());
+    let federation = parsed.map_err(|rejected| {
+        let error = &rejected.errors()[0];
+        invalid(format!("{}; {}", error.message, error.help))
+    })?;
+    let federation = federation.value;
     match validate(&federation).into_iter().next() {
         Some(it) => Err(invalid(format!("{}: {}; {}", it.path, it.message, it.help))),
         None => Ok(federation),

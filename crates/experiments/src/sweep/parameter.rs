@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use faultline_api::Federation;
+use faultline_api::parse::value as parse_value;
 use faultline_api::quantity::{Bandwidth, Duration, Loss, Size};
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -129,7 +130,7 @@ impl FromStr for Parameter {
                 if all.iter().any(|(known, _)| *known == value) {
                     return Err(ParameterError::Twice(value));
                 }
-                let parsed = scalar(&value);
+                let parsed = parse_value(&value);
                 all.push((value, parsed));
             }
         }
@@ -148,20 +149,13 @@ impl Parameter {
     }
 }
 
-/// Parses a scalar value as YAML does.
-fn scalar(text: &str) -> Value {
-    match serde_json::from_str(text) {
-        Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
-        _ => Value::String(text.to_owned()),
-    }
-}
-
 /// Returns the points of `FROM..TO/N`, and N. Successive points have equal ratios or, if the range starts at zero or
 /// below, equal differences. There are fewer than N points if some of them round to the same number.
 fn range(text: &str, from: &str, rest: &str) -> Result<(Vec<String>, usize), ParameterError> {
     let steps = || ParameterError::Steps(text.to_owned());
     let (to, steps_text) = rest.split_once('/').ok_or_else(steps)?;
-    let count: usize = steps_text.parse().map_err(|_| steps())?;
+    let (from, to) = (from.trim(), to.trim());
+    let count: usize = steps_text.trim().parse().map_err(|_| steps())?;
     if !(2..=MOST_STEPS).contains(&count) {
         return Err(steps());
     }
@@ -179,6 +173,9 @@ fn range(text: &str, from: &str, rest: &str) -> Result<(Vec<String>, usize), Par
     } else {
         return Err(ParameterError::Ends(text.to_owned()));
     }
+    if least.is_infinite() || most.is_infinite() {
+        return Err(ParameterError::Ends(text.to_owned()));
+    }
     if least.partial_cmp(&most) != Some(std::cmp::Ordering::Less) {
         return Err(ParameterError::Down(text.to_owned()));
     }
@@ -189,8 +186,8 @@ fn range(text: &str, from: &str, rest: &str) -> Result<(Vec<String>, usize), Par
     };
     let point = |step: usize| match step {
         // The ends stay as they were written.
-        0 => from.trim().to_owned(),
-        it if it == last => to.trim().to_owned(),
+        0 => from.to_owned(),
+        it if it == last => to.to_owned(),
         _ => print(between(step)),
     };
     let mut points: Vec<String> = (0..count).map(point).collect();
@@ -326,6 +323,7 @@ mod tests {
         assert_eq!(values("a=0.1..1.6/5").expect("valid"), ["0.1", "0.2", "0.4", "0.8", "1.6"]);
         assert_eq!(values("a=100ms..10s/5").expect("valid"), ["100ms", "316ms", "1s", "3.16s", "10s"]);
         assert_eq!(values("a=0..1s/3").expect("valid"), ["0", "0.5s", "1s"]);
+        assert_eq!(values("a= 0 .. 10µs / 3").expect("valid"), ["0", "5µs", "10µs"]);
         assert_eq!(
             values("a=10Mbit..1Gbit/5").expect("valid"),
             ["10Mbit", "31.6Mbit", "100Mbit", "316Mbit", "1Gbit"]
@@ -368,6 +366,7 @@ mod tests {
         assert!(refused("a=1s..5KiB/3").contains("two numbers, durations"));
         assert!(refused("a=5s..1s/3").contains("must be less than its end"));
         assert!(refused("a=1..nan/3").contains("must be less than its end"));
+        assert!(refused("a=1..inf/3").contains("two numbers, durations"));
     }
 
     #[test]

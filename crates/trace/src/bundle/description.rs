@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::{Bundle, BundleError, FEDERATION, life_of, read, replace};
 use crate::manifest::{FORMAT, FactsEntry, Manifest};
+use crate::printable::{is_printable, printable};
 use crate::seal::{Hash, SEAL_LEN, Seal};
 
 /// The result of checking the manifest's digest.
@@ -67,7 +68,7 @@ impl Bundle {
         if let Some(object) = value.as_object_mut() {
             object.remove("digest");
         }
-        replace_control_characters(&mut value);
+        replace_unprintable(&mut value);
         let mut manifest: Manifest = serde_json::from_value(value).map_err(wrong)?;
         manifest.federation = String::from_utf8_lossy(&read(&self.dir.join(FEDERATION))?).into_owned();
         Ok(manifest)
@@ -185,21 +186,15 @@ pub(super) fn short(text: &str) -> String {
     }
 }
 
-/// Returns a text that may come from a foreign program, with its control characters replaced: they must not reach a
-/// terminal, and a line break would forge a line of output.
-pub fn printable(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
-}
-
-/// Replaces the control characters in all strings. Programs print the names and reasons in records from any source, and
-/// must pass no control characters on to a terminal or a picture.
-fn replace_control_characters(value: &mut serde_json::Value) {
+/// Replaces the characters in all strings that may not reach a terminal. Programs print the names and reasons in records
+/// from any source, also in pictures.
+fn replace_unprintable(value: &mut serde_json::Value) {
     match value {
-        serde_json::Value::String(text) if text.contains(char::is_control) => {
+        serde_json::Value::String(text) if !text.chars().all(is_printable) => {
             *text = printable(text);
         }
-        serde_json::Value::Array(values) => values.iter_mut().for_each(replace_control_characters),
-        serde_json::Value::Object(entries) => entries.values_mut().for_each(replace_control_characters),
+        serde_json::Value::Array(values) => values.iter_mut().for_each(replace_unprintable),
+        serde_json::Value::Object(entries) => entries.values_mut().for_each(replace_unprintable),
         _ => {}
     }
 }

@@ -17,7 +17,6 @@ use crate::inputs::{InputsFile, InputsReadError, InputsWriter, read_inputs};
 use crate::manifest::FORMAT;
 use crate::memory::{Stream, Trace};
 
-pub use description::printable;
 use description::short;
 
 const MANIFEST: &str = "manifest.json";
