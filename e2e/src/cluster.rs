@@ -446,7 +446,8 @@ where
 }
 
 /// Returns whether all reasons for a verdict are facts that were lost with processes of this cluster, or consequences of
-/// such a loss: only the facts of its sender tell which checkpoint a message must force.
+/// such a loss: only the facts of its sender tell which checkpoint a message must force. Each reason is followed by its
+/// remedy.
 fn is_of_lost_facts(reasons: &str, cluster: &str) -> bool {
     let of_cluster = format!("the facts of {cluster}-");
     let is_lost = |it: &str| it.starts_with(&of_cluster) && it.contains("may be incomplete");
@@ -455,7 +456,9 @@ fn is_of_lost_facts(reasons: &str, cluster: &str) -> bool {
             it.strip_prefix("the checkpoint that message ").filter(|it| it.ends_with(" is unknown"));
         message.is_some_and(|it| it.contains(&format!(" from {cluster}-")))
     };
-    reasons.split("; ").any(is_lost) && reasons.split("; ").all(|it| is_lost(it) || is_unstated(it))
+    let is_remedy = |it: &str| it.starts_with("restore the files of the record ");
+    let parts = || reasons.split("; ");
+    parts().any(is_lost) && parts().all(|it| is_lost(it) || is_unstated(it) || is_remedy(it))
 }
 
 #[cfg(test)]
@@ -476,7 +479,8 @@ mod tests {
         assert!(!is_of_lost_facts("", "rennes"));
         let unstated =
             "the checkpoint that message 118 from rennes-2 to paris-0 forced at paris-0 is unknown";
-        assert!(is_of_lost_facts(&format!("{lost}; {unstated}"), "rennes"));
+        let remedy = "restore the files of the record from a complete copy, or repeat the run";
+        assert!(is_of_lost_facts(&format!("{lost}; {remedy}; {unstated}; {remedy}"), "rennes"));
         assert!(!is_of_lost_facts(unstated, "rennes"), "no facts were lost");
         assert!(!is_of_lost_facts(
             &format!("{lost}; {}", unstated.replace("from rennes", "from nancy")),

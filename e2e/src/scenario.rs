@@ -277,12 +277,13 @@ async fn concluded(
 }
 
 /// Returns whether all these reasons for the verdict `unknown` are due to a slow machine: the delay of a link was
-/// wrong, or a fault did not end its processes within the time limit.
+/// wrong, or a fault did not end its processes within the time limit. Each reason is followed by its remedy.
 fn is_of_busy_machine(reasons: &str) -> bool {
     let is_late = |it: &str| {
         it.contains("the delay of the link")
             || it.contains(" has a latency of ")
             || it.contains(" ended the ") && it.contains(", not within ")
+            || it.contains(" busy: repeat the run ")
     };
     !reasons.is_empty() && reasons.split("; ").all(is_late)
 }
@@ -319,10 +320,14 @@ mod tests {
 
     #[test]
     fn only_late_events_are_blamed_on_the_machine() {
-        let link = "for 23 % of the echoes during the run, the delay of the link from paris to rennes was off by more than 1.20 ms: \
-            6.25 ms on average instead of 5.00 ms";
-        let deaths = "fault 3 ended the 2 processes of nancy within 335 ms, not within 50.0 ms";
-        assert!(is_of_busy_machine(link));
+        let remedy = "the machines were busy: repeat the run on idle ones, or use `--backend simulate`";
+        let link = format!(
+            "for 23 % of the echoes during the run, the delay of the link from paris to rennes was off by more than 1.20 ms: \
+             6.25 ms on average instead of 5.00 ms; {remedy}"
+        );
+        let deaths =
+            format!("fault 3 ended the 2 processes of nancy within 335 ms, not within 50.0 ms; {remedy}");
+        assert!(is_of_busy_machine(&link));
         assert!(is_of_busy_machine(&format!("{link}; {deaths}")));
         assert!(!is_of_busy_machine(&format!(
             "{link}; the deadline was exceeded before all ranks had finished"

@@ -17,13 +17,15 @@ use faultline_explore::Program;
 use faultline_fuzz::ProtocolName;
 use serde_json::Value;
 
+use crate::files::all_samples;
+
 /// Test rollback-recovery protocols on federations of clusters.
 ///
 /// A file describes a federation: clusters, links, a protocol, an application, faults and a seed. Faultline runs it
 /// on real processes or in virtual time, judges the run, and explains what happened.
 #[derive(Debug, Parser)]
 #[command(name = "faultline", version, propagate_version = true, after_long_help = FIRST_STEPS)]
-#[command(disable_help_subcommand = true, subcommand_required = true, arg_required_else_help = true)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Arguments {
     /// Subcommand.
     #[command(subcommand)]
@@ -40,8 +42,8 @@ First steps:
   faultline run                              run the quick start (under 30 s)
   faultline samples quickstart > my.yaml     copy it to a file and change it
   faultline run my.yaml --backend simulate   run it in virtual time
-  faultline explain faultline-runs/<run>     explain what happened
-  faultline report faultline-runs/<run>      draw a space-time diagram
+  faultline explain                          explain what happened in the newest run
+  faultline report                           draw its space-time diagram
 
 Exit status:
   0  pass: all required properties were judged, and hold
@@ -393,8 +395,11 @@ pub(crate) enum Paper {
 ///
 /// If interrupted, shows the completed runs; to continue, run the same command with `--resume`.
 ///
-/// Exits with 1 if a run violates a property, and with 3 if the comparison was interrupted or ran out of memory. A
-/// protocol that does not survive a fault still appears in the table; this is not a failure.
+/// Exits with 1 if a run violates a property, and with 3 if the comparison was interrupted, ran out of memory, or has no
+/// run that could be judged. A protocol that does not survive a fault still appears in the table; this is not a failure.
+///
+/// Costs with faults are comparable only if every protocol experiences the same faults. Give faults fixed times (`at`)
+/// that precede the end of the shortest run.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -405,7 +410,8 @@ Examples:
 pub(crate) struct CompareArguments {
     /// Read the federation from this file, or from standard input if it is `-`
     pub(crate) file: PathBuf,
-    /// Compare these protocols, in this order. Default: all that can protect the application
+    /// Compare these protocols, in this order. Default: all that can protect the application, except for
+    /// `hc3i.forcing=everyMessage`
     #[arg(long, value_name = "P,…", value_delimiter = ',',
         value_parser = clap::builder::PossibleValuesParser::new(compared()))]
     pub(crate) protocols: Vec<String>,
@@ -615,13 +621,13 @@ pub(crate) struct DoctorArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  faultline check faultline-runs/quickstart-7
+  faultline check                                    judge the newest run
   faultline check faultline-runs/quickstart-7 -v     print all properties
   faultline check faultline-runs/quickstart-7 --format json
   faultline check faultline-runs/quickstart-7 --resimulate")]
 pub(crate) struct CheckArguments {
-    /// Read the recorded run in this directory
-    pub(crate) dir: PathBuf,
+    /// Read the recorded run in this directory [default: the newest one in `faultline-runs`]
+    pub(crate) dir: Option<PathBuf>,
     /// Judge waste, too: unnecessary checkpoints, messages and storage count as violations instead of remarks
     #[arg(long)]
     pub(crate) strict: bool,
@@ -639,8 +645,8 @@ pub(crate) struct CheckArguments {
 Example:
   faultline explain faultline-runs/quickstart-7")]
 pub(crate) struct ExplainArguments {
-    /// Read the recorded run in this directory
-    pub(crate) dir: PathBuf,
+    /// Read the recorded run in this directory [default: the newest one in `faultline-runs`]
+    pub(crate) dir: Option<PathBuf>,
 }
 
 /// Write a self-contained page about a recorded run, with a space-time diagram.
@@ -652,8 +658,8 @@ Examples:
   faultline report faultline-runs/quickstart-7
   faultline report faultline-runs/quickstart-7 --to /tmp/quickstart.html")]
 pub(crate) struct ReportArguments {
-    /// Read the recorded run in this directory
-    pub(crate) dir: PathBuf,
+    /// Read the recorded run in this directory [default: the newest one in `faultline-runs`]
+    pub(crate) dir: Option<PathBuf>,
     /// Write the page to FILE instead of `report.html` in the record, and the diagram next to it
     #[arg(long, value_name = "FILE")]
     pub(crate) to: Option<PathBuf>,
@@ -671,8 +677,8 @@ Examples:
   faultline replay /tmp/run                         all nodes and their lives
   faultline replay /tmp/run --node paris-1")]
 pub(crate) struct ReplayArguments {
-    /// Read the recorded run in this directory
-    pub(crate) dir: PathBuf,
+    /// Read the recorded run in this directory [default: the newest one in `faultline-runs`]
+    pub(crate) dir: Option<PathBuf>,
     /// Replay only this node
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
@@ -689,8 +695,8 @@ Examples:
   faultline export faultline-runs/quickstart-7 --format csv > facts.csv
   faultline export faultline-runs/quickstart-7 --format graph > quickstart.edges")]
 pub(crate) struct ExportArguments {
-    /// Read the recorded run in this directory
-    pub(crate) dir: PathBuf,
+    /// Read the recorded run in this directory [default: the newest one in `faultline-runs`]
+    pub(crate) dir: Option<PathBuf>,
     /// Choose the output: a table of facts as JSON objects or comma-separated values (docs/bundle.md lists the
     /// columns), or the communication graph
     #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
@@ -779,9 +785,12 @@ pub(crate) struct FuzzArguments {
     /// Choose the output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
-    /// Print only the verdict and the violation, without progress
+    /// Print only the violation and the verdict; show progress only on a terminal, and only after a few seconds
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    /// Also print what the search covered
+    #[arg(short, long, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
 }
 
 impl FuzzArguments {
@@ -803,6 +812,7 @@ impl FuzzArguments {
             out: None,
             format,
             quiet: true,
+            verbose: false,
         }
     }
 }
@@ -816,11 +826,10 @@ fn parameter(text: &str) -> Result<(String, Value), String> {
 /// Visit every run of a small federation, within bounds.
 ///
 /// A run is a sequence of choices: which packet arrives, which write completes, which computation ends, which process
-/// fails next. The search is breadth first over distinct states, and every complete run is judged. It first visits the
-/// runs without overtakings, then those in which one step is overtaken, then two, and so on, until it has visited the
-/// given number of states. It ends at the first violation: no run with the same number of overtakings violates a
-/// property in fewer steps. PASS means that every run was visited or, with `--overtakings N`, every run with at most N
-/// overtakings; otherwise the verdict is UNKNOWN. The last lines state what the search covered.
+/// fails next. The search is breadth first over distinct states, and every complete run is judged. By default, it visits
+/// the runs in which no step overtakes another; `--overtakings` permits more. It ends at the first violation: no run
+/// with the same number of overtakings violates a property in fewer steps. PASS means that every run within the bounds
+/// was visited; otherwise the verdict is UNKNOWN. The last lines state what the search covered.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -861,10 +870,10 @@ pub(crate) struct ExploreArguments {
     /// Let up to N timers, such as those for unforced checkpoints, expire while other steps are pending
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = number::<u32>(0..=20))]
     pub(crate) timers: u32,
-    /// Let up to N steps be overtaken in each run (`all`: any number). By default, the search tries 0, then 1, then 2,
-    /// and so on
-    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = overtakings)]
-    pub(crate) overtakings: Option<Overtakings>,
+    /// Let up to N steps be overtaken in each run (`all`: any number; `deepen`: 0, then 1, then 2, and so on, until no
+    /// further run exists or the limit of `--states` is reached)
+    #[arg(long, value_name = "N", default_value = "0", allow_hyphen_values = true, value_parser = overtakings)]
+    pub(crate) overtakings: Overtakings,
     /// Stop after N distinct states
     #[arg(long, value_name = "N", default_value_t = 1_000_000, allow_negative_numbers = true, value_parser = number::<u64>(1..=1_000_000_000))]
     pub(crate) states: u64,
@@ -880,7 +889,7 @@ pub(crate) struct ExploreArguments {
     /// Choose the output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
-    /// Print only the verdict and the violation, without progress
+    /// Print only the verdict and the violation; show progress only on a terminal, and only after a few seconds
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
@@ -903,17 +912,20 @@ pub(crate) enum Overtakings {
     AtMost(u32),
     /// Any number; every order is explored.
     All,
+    /// At first none, then more and more.
+    Deepen,
 }
 
 fn overtakings(text: &str) -> Result<Overtakings, String> {
     match text {
         "all" => Ok(Overtakings::All),
+        "deepen" => Ok(Overtakings::Deepen),
         _ => text
             .parse()
             .ok()
             .filter(|it| *it <= 100)
             .map(Overtakings::AtMost)
-            .ok_or_else(|| "use a number from 0 to 100, or `all`".to_owned()),
+            .ok_or_else(|| "use a number from 0 to 100, `all` or `deepen`".to_owned()),
     }
 }
 
@@ -1000,6 +1012,7 @@ Examples:
   faultline samples quickstart > my.yaml           copy one to a file")]
 pub(crate) struct SamplesArguments {
     /// Print the sample with this name
+    #[arg(value_parser = clap::builder::PossibleValuesParser::new(all_samples().map(|it| it.name)))]
     pub(crate) name: Option<String>,
 }
 

@@ -37,9 +37,10 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     let source = files::read(file)?;
     let federation = source.parse()?;
     files::refuse_pause(&source.label, &federation)?;
-    let of_family = || ProtocolSpec::compared_on(&federation.spec.application).into_iter().map(str::to_owned);
+    let usual =
+        || ProtocolSpec::compared_by_default(&federation.spec.application).into_iter().map(str::to_owned);
     let settings = Settings {
-        protocols: if protocols.is_empty() { of_family().collect() } else { protocols.clone() },
+        protocols: if protocols.is_empty() { usual().collect() } else { protocols.clone() },
         first_seed: seed.unwrap_or_else(|| federation.spec.seed()),
         seeds: seeds.unwrap_or(match backend {
             ComparedOn::Simulate => 10,
@@ -89,5 +90,10 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     })?;
     print_missing(done.missing);
     print_out_of_memory(done.out_of_memory);
-    Ok(Exit::of_runs(done.has_failed(), is_complete))
+    if is_complete && !done.is_judged() {
+        anstream::eprintln!(
+            "nothing could be judged: change the file so that the runs finish (the notes state the reasons)"
+        );
+    }
+    Ok(Exit::of_runs(done.has_failed(), is_complete && done.is_judged()))
 }

@@ -15,6 +15,7 @@ use faultline_explore::{
     federation, names,
 };
 use faultline_report::explain::count;
+use faultline_report::table::wrapped;
 use faultline_report::transcript::{text, transcript};
 use faultline_report::{DisplayNames, Timeline};
 use faultline_session::{UnjudgedRecording, memory_bound};
@@ -43,21 +44,19 @@ pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, CommandError
     if !arguments.quiet && arguments.format == Format::Text {
         output::print(&title(&report, &programs))?;
     }
-    let deepest = match arguments.overtakings {
-        Some(it) => vec![it],
-        None => (0..=100).map(Overtakings::AtMost).collect(),
+    let levels = match arguments.overtakings {
+        Overtakings::Deepen => (0..=100).map(Some).collect(),
+        Overtakings::AtMost(most) => vec![Some(most)],
+        Overtakings::All => vec![None],
     };
     let begun = Instant::now();
-    'deeper: for overtakings in deepest {
+    'deeper: for overtakings in levels {
         let mut level = Level::new(overtakings);
         for program in &programs {
             let bounds = Bounds {
                 crashes: arguments.crashes,
                 timers: arguments.timers,
-                overtakings: match overtakings {
-                    Overtakings::AtMost(most) => Some(most),
-                    Overtakings::All => None,
-                },
+                overtakings,
                 storage: match arguments.storage {
                     StorageName::Kept => Storage::Kept,
                     StorageName::Lost => Storage::Lost,
@@ -165,7 +164,7 @@ fn programs(arguments: &ExploreArguments, federation: &Federation) -> Result<Vec
 /// Prints the progress of the search, and stops the search if the user interrupts it or it reaches the memory limit.
 struct Ticker<'a> {
     progress: Option<Progress>,
-    overtakings: Overtakings,
+    overtakings: Option<u32>,
     begun: Instant,
     interrupted: &'a AtomicBool,
     /// The memory limit of this program in bytes, once the search has reached it.
@@ -175,10 +174,10 @@ struct Ticker<'a> {
 impl<'a> Ticker<'a> {
     fn new(
         arguments: &ExploreArguments,
-        overtakings: Overtakings,
+        overtakings: Option<u32>,
         interrupted: &'a AtomicBool,
     ) -> Ticker<'a> {
-        let progress = (!arguments.quiet).then(Progress::new);
+        let progress = Progress::new().unless_quiet(arguments.quiet);
         Ticker { progress, overtakings, begun: Instant::now(), interrupted, memory_limit: None }
     }
 
@@ -242,12 +241,9 @@ struct Level {
 }
 
 impl Level {
-    fn new(overtakings: Overtakings) -> Level {
+    fn new(overtakings: Option<u32>) -> Level {
         Level {
-            overtakings: match overtakings {
-                Overtakings::AtMost(most) => Some(most),
-                Overtakings::All => None,
-            },
+            overtakings,
             is_complete: false,
             is_bounded: false,
             states: 0,
@@ -333,7 +329,7 @@ impl Report {
             finding: None,
             interrupted: false,
             memory_limit: None,
-            is_deepening: arguments.overtakings.is_none(),
+            is_deepening: arguments.overtakings == Overtakings::Deepen,
         }
     }
 
@@ -358,12 +354,13 @@ impl Report {
     }
 }
 
-fn overtaken(overtakings: Overtakings) -> String {
+/// Describes a limit on overtakings; `None` means any number.
+fn overtaken(overtakings: Option<u32>) -> String {
     match overtakings {
-        Overtakings::All => "all orders".to_owned(),
-        Overtakings::AtMost(0) => "no step overtaken".to_owned(),
-        Overtakings::AtMost(1) => "at most 1 step overtaken".to_owned(),
-        Overtakings::AtMost(most) => format!("at most {most} steps overtaken"),
+        None => "all orders".to_owned(),
+        Some(0) => "no step overtaken".to_owned(),
+        Some(1) => "at most 1 step overtaken".to_owned(),
+        Some(most) => format!("at most {most} steps overtaken"),
     }
 }
 
@@ -394,7 +391,7 @@ fn title(report: &Report, programs: &[Program]) -> String {
 }
 
 fn line(level: &Level) -> String {
-    let overtakings = overtaken(level.overtakings.map_or(Overtakings::All, Overtakings::AtMost));
+    let overtakings = overtaken(level.overtakings);
     let Level { depth, unknown, seconds, .. } = level;
     let (states, runs) = (count(level.states, "state"), count(level.runs, "run"));
     let end = if level.is_complete { "all visited" } else { "stopped" };
@@ -414,29 +411,41 @@ fn conclusion(report: &Report, arguments: &ExploreArguments) -> String {
     let reached = match (complete, stopped) {
         (Some(level), None) if !level.is_bounded => "every run within the bounds was visited".to_owned(),
         (Some(level), _) => {
-            let overtakings = overtaken(level.overtakings.map_or(Overtakings::All, Overtakings::AtMost));
+            let overtakings = overtaken(level.overtakings);
             let rest = if stopped.is_some() { ", but not every run with more overtakings" } else { "" };
             format!("every run with {overtakings} was visited{rest}")
         }
         (None, _) => "the search did not visit every run within the bounds".to_owned(),
     };
-    let _ = writeln!(text, " {verdict}  {}; {reached}", count(report.states(), "state"));
-    if report.interrupted {
-        text.push_str("          the search was interrupted\n");
-    } else if let Some(limit) = report.memory_limit {
-        let limit = Size(limit);
-        let _ = writeln!(
-            text,
-            "          the search reached the memory limit of {limit} with the states visited so far; `--memory` sets the \
-             limit, and smaller bounds need less memory"
-        );
-    } else if stopped.is_some() && report.finding.is_none() {
-        let _ = writeln!(
-            text,
-            "          the search stopped after {}; `--states` sets the limit",
-            count(report.states(), "state")
-        );
-    }
+    text.push_str(&wrapped(
+        &format!(" {verdict}  "),
+        &format!("{}; {reached}", count(report.states(), "state")),
+    ));
+    let is_bounded = report.levels.iter().any(|it| it.is_complete && it.is_bounded);
+    let more = match (report.verdict, stopped) {
+        (Verdict::Pass, _) => is_bounded
+            .then(|| "to visit more runs, permit more overtakings: `--overtakings deepen`".to_owned()),
+        (Verdict::Fail, _) => None,
+        (Verdict::Unknown, None) => Some(
+            "no run could be judged; permit runs to complete, with fewer failures or kept storage".to_owned(),
+        ),
+        (Verdict::Unknown, Some(_)) if report.interrupted => {
+            Some("the search was interrupted; repeat it, with smaller bounds if it takes too long".to_owned())
+        }
+        (Verdict::Unknown, Some(_)) => Some(match report.memory_limit {
+            Some(limit) => format!(
+                "the search reached the memory limit of {} with the states visited so far; `--memory` sets the limit, \
+                 and smaller bounds need less memory",
+                Size(limit)
+            ),
+            None => format!(
+                "the search stopped after {}; `--states` sets the limit, and smaller bounds (`--nodes`, `--messages`, \
+                 `--timers`) have fewer states",
+                count(report.states(), "state")
+            ),
+        }),
+    };
+    text.extend(more.map(|it| wrapped(&" ".repeat(verdict.len() + 3), &it)));
     if let Some(finding) = &report.finding {
         for violation in &finding.texts {
             let _ = writeln!(text, "  {violation}");

@@ -2,7 +2,6 @@
 
 use std::time::SystemTime;
 
-use comfy_table::{Table, presets::NOTHING};
 use faultline_api::Federation;
 use faultline_api::parse::bare_booleans;
 use faultline_api::samples::{SAMPLES, Sample};
@@ -11,6 +10,7 @@ pub(crate) use faultline_console::source::{Source, read, read_with, unfit};
 use faultline_core::{Fault, Protocol, Trigger};
 use faultline_fuzz::{Difference, Differs, difference};
 use faultline_report::explain::count;
+use faultline_report::table::titled;
 use faultline_session::Session;
 use faultline_supervisor::process_seed;
 use faultline_trace::fault::{describe_change, describe_fault, describe_trigger};
@@ -145,7 +145,7 @@ pub(crate) fn plan(arguments: &PlanArguments) -> Result<Exit, CommandError> {
     output::print(&match arguments.format {
         Format::Json => output::json(&entries),
         Format::Text if entries.is_empty() => "the file has no faults\n".to_owned(),
-        Format::Text => table(
+        Format::Text => titled(
             ["fault", "due", "action"],
             entries.into_iter().map(|it| [it.no.to_string(), it.when, it.what]),
         ),
@@ -173,22 +173,16 @@ pub(crate) fn schema() -> Result<Exit, CommandError> {
 pub(crate) fn samples(arguments: &SamplesArguments) -> Result<Exit, CommandError> {
     let Some(name) = &arguments.name else {
         let rows = all_samples().map(|it| [it.name.to_owned(), it.description().to_owned()]);
-        output::print(&table(["sample", "description"], rows))?;
+        output::print(&titled(["sample", "description"], rows))?;
         return Ok(Exit::Pass);
     };
-    let Some(sample) = all_samples().find(|it| it.name == name) else {
-        let known: Vec<_> = all_samples().map(|it| it.name).collect();
-        return Err(CommandError::input(miette!(
-            help = format!("use one of: {}", known.join(", ")),
-            "unknown sample `{name}`"
-        )));
-    };
+    let sample = all_samples().find(|it| it.name == name).expect("clap permits only known names");
     output::print(sample.text)?;
     Ok(Exit::Pass)
 }
 
 /// Returns the sample federations, followed by the input files of the HC3I paper's experiments.
-fn all_samples() -> impl Iterator<Item = &'static Sample> {
+pub(crate) fn all_samples() -> impl Iterator<Item = &'static Sample> {
     SAMPLES.iter().chain(faultline_experiments::samples::SAMPLES)
 }
 
@@ -197,11 +191,4 @@ fn expand(federation: &Federation, text: &str, seed: Option<u64>) -> Result<Mani
     let session = Session::new(federation).of_text(text, SystemTime::UNIX_EPOCH);
     let session = seed.map_or(session, |seed| session.seed(seed));
     session.draft(BackendKind::Simulate).map_err(unfit)
-}
-
-fn table<const N: usize>(titles: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING).force_no_tty().set_header(titles);
-    table.add_rows(rows);
-    table.lines().map(|it| format!("{}\n", it.trim_end())).collect()
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use faultline_checker::Strictness;
 use faultline_clustering::CommunicationGraph;
 pub(crate) use faultline_console::recording::LocatedRecording;
-use faultline_console::recording::{HELP, open};
+use faultline_console::recording::{HELP, located, open};
 use faultline_core::fault::Outcome;
 use faultline_core::{Fact, Incarnation, ProcessId};
 use faultline_report::diagram::{Diagram, Limits, svg};
@@ -23,14 +23,13 @@ use crate::output;
 
 /// Executes `faultline check`.
 pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, CommandError> {
-    let mut run = open(&arguments.dir)?;
+    let dir = located(arguments.dir.as_deref())?;
+    let mut run = open(&dir)?;
     if arguments.resimulate {
         let repeated = run.compare_with_repetition(&mut Simulator::new(&mut ()));
-        repeated.map_err(|error| {
-            CommandError::path("resimulate", &arguments.dir, error, "omit `--resimulate`")
-        })?;
+        repeated.map_err(|error| CommandError::path("resimulate", &dir, error, "omit `--resimulate`"))?;
     }
-    let recording = LocatedRecording::new(&arguments.dir, run, strictness(arguments.strict));
+    let recording = LocatedRecording::new(&dir, run, strictness(arguments.strict));
     recording.print(arguments.output)?;
     Ok(recording.exit())
 }
@@ -42,7 +41,7 @@ pub(crate) fn strictness(strict: bool) -> Strictness {
 
 /// Executes `faultline explain`.
 pub(crate) fn explain_run(arguments: &ExplainArguments) -> Result<Exit, CommandError> {
-    let recording = LocatedRecording::read(&arguments.dir)?;
+    let recording = LocatedRecording::read(&located(arguments.dir.as_deref())?)?;
     recording.warn();
     let names = DisplayNames::new(&recording.run.manifest);
     let history = Timeline::new(&recording.run.trace, &recording.run.manifest);
@@ -56,9 +55,10 @@ pub(crate) fn explain_run(arguments: &ExplainArguments) -> Result<Exit, CommandE
 
 /// Executes `faultline report`.
 pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, CommandError> {
-    let recording = LocatedRecording::read(&arguments.dir)?;
+    let dir = located(arguments.dir.as_deref())?;
+    let recording = LocatedRecording::read(&dir)?;
     recording.warn();
-    let to = arguments.to.clone().unwrap_or_else(|| arguments.dir.join("report.html"));
+    let to = arguments.to.clone().unwrap_or_else(|| dir.join("report.html"));
     let picture = to.with_file_name("diagram.svg");
     if to == picture {
         return Err(CommandError::input(miette!(
@@ -82,7 +82,7 @@ pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, CommandError> 
 
 /// Executes `faultline export`.
 pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, CommandError> {
-    let unjudged = open(&arguments.dir)?;
+    let unjudged = open(&located(arguments.dir.as_deref())?)?;
     let flaws = unjudged.flaws();
     let UnjudgedRecording { manifest, trace, .. } = unjudged;
     for flaw in flaws {

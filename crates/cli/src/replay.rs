@@ -7,7 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use faultline_api::validate::one_of;
 use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
+use faultline_console::recording::located;
 use faultline_core::process::{ActionOf, In};
 use faultline_core::{Action, Event, Fact, FactKinds, Job, JobNo, Life, LifeStart, Process, ProcessId, Time};
 use faultline_report::DisplayNames;
@@ -25,13 +27,14 @@ use crate::{files, output};
 /// Executes `faultline replay`.
 pub(crate) fn replay(arguments: &ReplayArguments) -> Result<Exit, CommandError> {
     const HELP: &str = "record a run with `faultline run --record`";
-    let bundle = Bundle::open(&arguments.dir);
-    let wrong = |error: BundleError| CommandError::path("use", &arguments.dir, error, HELP);
+    let dir = located(arguments.dir.as_deref())?;
+    let bundle = Bundle::open(&dir);
+    let wrong = |error: BundleError| CommandError::path("use", &dir, error, HELP);
     let manifest = bundle.read_manifest().map_err(wrong)?;
     let trace = bundle.read_trace().map_err(wrong)?;
     if !bundle.records_inputs() {
         let why = "it does not contain the inputs of its processes";
-        return Err(CommandError::path("replay", &arguments.dir, why, HELP));
+        return Err(CommandError::path("replay", &dir, why, HELP));
     }
     let nodes = nodes(arguments, &manifest)?;
     let federation = faultline_api::parse("federation.yaml", manifest.federation.as_bytes())
@@ -60,7 +63,7 @@ fn nodes(arguments: &ReplayArguments, manifest: &Manifest) -> Result<Vec<Process
         Some(node) => match names().position(|it| it == node) {
             Some(index) => Ok(vec![ProcessId(index as u32)]),
             None => Err(CommandError::input(miette!(
-                help = format!("use one of: {}", names().collect::<Vec<_>>().join(", ")),
+                help = one_of(node, &names().collect::<Vec<_>>()),
                 "unknown node `{node}`"
             ))),
         },

@@ -245,6 +245,22 @@ pub fn remove_record(dir: &Path) -> Result<(), CommandError> {
         .map_err(|error| CommandError::path("replace", dir, error, "specify another directory with `--out`"))
 }
 
+/// Returns the newest record in the default directory for records.
+pub fn newest_record() -> Option<PathBuf> {
+    newest_in(Path::new(RUNS))
+}
+
+/// Returns the record in `runs` that was written last. A report that was added later does not count.
+fn newest_in(runs: &Path) -> Option<PathBuf> {
+    let written = |dir: &Path| {
+        let parts = Bundle::PARTS.iter().filter_map(|part| dir.join(part).metadata().ok()?.modified().ok());
+        parts.max()
+    };
+    let entries = runs.read_dir().ok()?.filter_map(|it| Some(it.ok()?.path()));
+    let records = entries.filter(|it| Bundle::open(it).holds_a_run());
+    records.filter_map(|dir| Some((written(&dir)?, dir))).max().map(|(_, dir)| dir)
+}
+
 /// Returns the federation and the backend of a record.
 fn recorded(dir: &Path) -> Option<(Federation, BackendKind)> {
     let manifest = Bundle::open(dir).read_manifest().ok()?;
@@ -351,6 +367,26 @@ mod tests {
         assert!(error().is_some_and(|it| it.contains("other files")), "{:?}", error());
         remove_record(&dir).expect("nothing is to be removed");
         assert_eq!(fs::read_to_string(dir.join("federation.yaml")).expect("it is kept"), "mine");
+    }
+
+    #[test]
+    fn the_newest_record_is_the_one_that_was_written_last() {
+        let temporary = tempfile::tempdir().expect("a directory");
+        let runs = temporary.path();
+        assert_eq!((newest_in(&runs.join("none")), newest_in(runs)), (None, None));
+        let write = |name: &str, part: &str, seconds| {
+            let file = runs.join(name).join(part);
+            fs::create_dir_all(runs.join(name)).expect("it can be created");
+            let written = fs::File::create(file).expect("it can be created");
+            let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+            written.set_modified(time).expect("the time can be set");
+        };
+        for (name, seconds) in [("a", 30), ("b", 50), ("c", 40)] {
+            Bundle::PARTS.iter().for_each(|part| write(name, part, seconds));
+        }
+        write("a", "report.html", 60);
+        write("other", "text", 70);
+        assert_eq!(newest_in(runs), Some(runs.join("b")));
     }
 
     fn federation(change: impl Fn(&str) -> String) -> Federation {

@@ -10,12 +10,16 @@ use crate::output::supports_escapes;
 const REFRESH: Duration = Duration::from_millis(200);
 /// The interval between two lines if standard error is not a terminal.
 const REMIND: Duration = Duration::from_secs(5);
+/// The time after which the progress of an operation under `--quiet` is shown on a terminal.
+const QUIET: Duration = Duration::from_secs(3);
 
 /// The progress of one operation.
 #[derive(Debug)]
 pub struct Progress {
     on_screen: bool,
     shown: Instant,
+    /// The time until the next refresh.
+    wait: Duration,
     drawn: bool,
     count: Count,
 }
@@ -43,7 +47,8 @@ impl Progress {
     pub fn new() -> Progress {
         let now = Instant::now();
         let count = Count { begun: now, before: 0, done: 0, total: None };
-        Progress { on_screen: supports_escapes(&io::stderr()), shown: now, drawn: false, count }
+        let on_screen = supports_escapes(&io::stderr());
+        Progress { on_screen, shown: now, wait: interval(on_screen), drawn: false, count }
     }
 
     /// Begins an operation of `total` runs, `done` of which are already complete.
@@ -58,6 +63,15 @@ impl Progress {
         let progress = Progress::new();
         let count = Count { before: done, done, total: Some(Total::Time(time)), ..progress.count };
         Progress { count, ..progress }
+    }
+
+    /// Returns the progress of an operation under `--quiet`, if `quiet` is set: `None` unless it can be refreshed in
+    /// place, and nothing is shown during the first seconds.
+    pub fn unless_quiet(self, quiet: bool) -> Option<Progress> {
+        match quiet {
+            false => Some(self),
+            true => self.on_screen.then_some(Progress { wait: QUIET, ..self }),
+        }
     }
 
     /// Records that another run is done. Shows the number of runs, their rate, and the remaining time at that rate.
@@ -83,11 +97,11 @@ impl Progress {
 
     /// Shows `line` if the next refresh is due.
     pub fn show(&mut self, line: impl FnOnce() -> String) {
-        let wait = if self.on_screen { REFRESH } else { REMIND };
-        if self.shown.elapsed() < wait {
+        if self.shown.elapsed() < self.wait {
             return;
         }
         self.shown = Instant::now();
+        self.wait = interval(self.on_screen);
         if self.on_screen {
             self.write(&format!("\r\x1b[K{}", line()));
             self.drawn = true;
@@ -109,6 +123,11 @@ impl Progress {
         let mut out = io::stderr().lock();
         let _gone = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
+}
+
+/// Returns the interval between two refreshes.
+fn interval(on_screen: bool) -> Duration {
+    if on_screen { REFRESH } else { REMIND }
 }
 
 impl Default for Progress {

@@ -1,6 +1,6 @@
 //! Recorded runs: reading, judging and printing them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use faultline_checker::{Property, Strictness};
 use faultline_report::text::{self, Layout};
@@ -9,8 +9,11 @@ use faultline_session::UnjudgedRecording;
 use faultline_trace::{Bundle, BundleError};
 
 use crate::arguments::{Format, OutputArguments};
+use miette::miette;
+
 use crate::command_error::{CommandError, Exit};
 use crate::output;
+use crate::place::{RUNS, newest_record};
 
 /// The remedy if a directory contains no record.
 pub const HELP: &str = "specify the directory that `faultline run` printed at the end";
@@ -74,6 +77,23 @@ impl LocatedRecording {
             ),
         })
     }
+}
+
+/// Returns `dir` or, if the user specified none, the newest record, and prints which one that is.
+///
+/// # Errors
+///
+/// Fails if there is no record in the default directory.
+pub fn located(dir: Option<&Path>) -> Result<PathBuf, CommandError> {
+    if let Some(dir) = dir {
+        return Ok(dir.to_owned());
+    }
+    let Some(newest) = newest_record() else {
+        const NONE: &str = "run a federation first (`faultline run`), or specify the directory of a record";
+        return Err(CommandError::input(miette!(help = NONE, "there is no record in `{RUNS}`")));
+    };
+    anstream::eprintln!("newest record: {}", newest.display());
+    Ok(newest)
 }
 
 /// Reads the record in `dir` without judging it.

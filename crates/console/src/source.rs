@@ -9,6 +9,7 @@ use faultline_api::flow::{pieces, with_file};
 use faultline_api::parse::Text;
 use faultline_api::resource::{ApplicationSpec, Qap};
 use faultline_api::samples::SAMPLES;
+use faultline_api::validate::similar;
 use faultline_api::{Federation, validate};
 use faultline_catalog::SetupError;
 use miette::miette;
@@ -129,8 +130,20 @@ fn read_pieces(federation: &mut Federation, dir: &Path) -> Result<bool, CommandE
 ///
 /// Fails if a file cannot be read or has invalid content.
 pub fn read(path: &Path) -> Result<Source, CommandError> {
-    read_with(path, "specify a federation file; `faultline samples quickstart` prints an example")?
-        .with_files(path)
+    let help = match of_sample(path) {
+        Some(remedy) => remedy,
+        None => "specify a federation file; `faultline samples quickstart` prints an example".to_owned(),
+    };
+    read_with(path, &help)?.with_files(path)
+}
+
+/// Returns the remedy if the name of a file that does not exist is that of a sample, or similar to one.
+fn of_sample(path: &Path) -> Option<String> {
+    let name = path.to_str().filter(|it| !it.contains('/') && !path.exists())?;
+    let name = name.strip_suffix(".yaml").unwrap_or(name);
+    let sample = similar(name, SAMPLES.iter().map(|it| it.name))?;
+    let asks = if sample == name { "" } else { "did you mean a sample? " };
+    Some(format!("{asks}to copy the sample to a file: faultline samples {sample} > {sample}.yaml"))
 }
 
 /// Reads a file of any kind; `-` stands for standard input. `help` is the remedy if that fails.

@@ -1,11 +1,10 @@
 //! Reproduction of the HydEE paper's table I: clusters for six NAS kernels on 256 processes, computed instead of
 //! given.
 
-use comfy_table::Table;
-use comfy_table::presets::NOTHING;
 use faultline_clustering::patterns::{Pattern, Published};
 use faultline_clustering::{Constraints, Division, SearchResult, find};
 use faultline_report::page::document;
+use faultline_report::table::{titled, wrapped};
 use maud::html;
 
 use crate::measures::{Spread, short};
@@ -121,13 +120,9 @@ fn cells(row: &Row) -> [String; 8] {
 
 /// Formats the rows for a terminal.
 pub fn text(rows: &[Row]) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING).force_no_tty().set_header(TITLES);
-    table.add_rows(rows.iter().map(cells));
-    let lines: String = table.lines().map(|it| format!("{}\n", it.trim_end())).collect();
-    lines
-        + "\nChosen by one criterion: the smallest sum of both shares that was found and, among equal sums, the \
-           fewest clusters.\n"
+    let chosen = "Chosen by one criterion: the smallest sum of both shares that was found and, among equal sums, the \
+                  fewest clusters.";
+    titled(TITLES, rows.iter().map(cells)) + "\n" + &wrapped("", chosen)
 }
 
 /// Renders one self-contained page.

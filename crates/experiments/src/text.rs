@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
 use faultline_checker::Verdict;
+use faultline_report::table::{align_right, lines};
 use serde::Serialize;
 
 use crate::measures::{Measure, Spread, measures, spreads};
@@ -230,12 +229,8 @@ impl StatisticsText<'_> {
 }
 
 fn table(titles: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING).force_no_tty().set_header(titles.iter().copied());
-    table.add_rows(rows);
-    let columns: Vec<_> = table.column_iter_mut().collect();
-    for column in columns.into_iter().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table.lines().map(|it| format!("{}\n", it.trim_end())).collect()
+    let mut table = faultline_report::table::table();
+    table.set_header(titles.iter().copied()).add_rows(rows);
+    align_right(&mut table, 1);
+    lines(&table)
 }

@@ -7,6 +7,7 @@ use faultline_api::resource::{
     ApplicationSpec, ClusterSpec, Family, FederationSpec, Fibonacci, Jacobi, Link, Links, PingPong,
     ProtocolSpec, ReplicateTo, SharedOptions, Stealing,
 };
+use faultline_api::validate::one_of;
 use faultline_core::Span;
 
 /// The letters that name an exploration's clusters.
@@ -24,7 +25,7 @@ const PATIENCE: Span = Span::from_secs(5);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unexplored {
     /// No protocol that can be explored has this name.
-    #[error("`{0}` is not a protocol that can be explored; use one of: {all}", all = names().collect::<Vec<_>>().join(", "))]
+    #[error("`{0}` is not a protocol that can be explored; {instead}", instead = one_of(.0, &names().collect::<Vec<_>>()))]
     UnknownProtocol(String),
     /// The number of clusters or of ranks is out of range.
     #[error(

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use faultline_api::Federation;
 use faultline_api::resource::{ApplicationSpec, ProtocolSpec, SharedOptions};
+use faultline_api::validate::one_of;
 use faultline_catalog::Defect;
 use serde_json::Value;
 
@@ -27,7 +28,7 @@ pub struct ProtocolName(&'static str);
 
 /// The error for a protocol that is unknown or cannot be fuzzed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a protocol that can be fuzzed; use one of: {all}", all = ProtocolName::all().map(ProtocolName::name).collect::<Vec<_>>().join(", "))]
+#[error("`{0}` is not a protocol that can be fuzzed; {instead}", instead = one_of(.0, &ProtocolName::all().map(ProtocolName::name).collect::<Vec<_>>()))]
 pub struct UnknownProtocol(String);
 
 impl Scenario {

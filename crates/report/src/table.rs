@@ -7,7 +7,7 @@ use textwrap::{Options, WordSeparator, WordSplitter};
 /// The maximum number of characters in a line of text output.
 pub const WIDTH: usize = 100;
 /// The maximum width of a title that is wider than the cells below it. Longer titles take several lines.
-const TITLE: usize = 14;
+const TITLE: usize = 12;
 
 /// Returns an empty table without borders and colours. If its rows are wider than [`WIDTH`], their cells take several
 /// lines.
@@ -50,8 +50,8 @@ pub fn split(labels: usize, titles: &[&str], rows: &[Vec<String>]) -> String {
             cells.max(words).max(length(title).min(TITLE))
         })
         .collect();
-    // Each column has a space on both sides. Those at the end of a line are not printed.
-    let room = |columns: &[usize]| columns.iter().map(|it| widths[*it] + 2).sum::<usize>() - 1;
+    // Each column has a space on both sides.
+    let room = |columns: &[usize]| columns.iter().map(|it| widths[*it] + 2).sum::<usize>();
     let named: Vec<usize> = (0..labels).collect();
     let mut parts = vec![named.clone()];
     for column in labels..titles.len() {

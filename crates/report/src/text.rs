@@ -210,10 +210,11 @@ impl Writer<'_> {
             }
             let before = it.measured_latency_seconds.map_or_else(|| "not measured".to_owned(), span);
             let jitter = it.measured_jitter_seconds.map(|it| format!(" +-{}", span(it))).unwrap_or_default();
+            let often = if it.rounds > 1 { format!(" ({} times)", it.rounds) } else { String::new() };
             table.add_row([
                 self.cell(it.link.clone(), None),
                 self.cell(it.asked(), None),
-                self.cell(before + &jitter, None),
+                self.cell(before + &jitter + &often, None),
                 self.cell(it.observed().unwrap_or_default(), None),
                 self.cell(result.to_owned(), Some(colour_of(verdict))),
             ]);

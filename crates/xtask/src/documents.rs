@@ -113,12 +113,6 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
     ("docs/tic-sel.md", "cargo run --", DEFECTS),
     (
         "docs/explore.md",
-        "faultline explore --protocol hc3i",
-        // The state space has more runs than the search visits, so the verdict is unknown.
-        Unknown,
-    ),
-    (
-        "docs/explore.md",
         "faultline explore --protocol hydee",
         Run("faultline explore --protocol hydee --clusters 2 --nodes 1 --overtakings 0"),
     ),

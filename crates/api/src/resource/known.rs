@@ -173,12 +173,11 @@ known! {
     "none" None(Unprotected) Cluster Nothing Nothing Unspecified None;
 }
 
-/// HC3I with a forced checkpoint for every message between clusters: a baseline that comparisons list under its own
-/// name.
-const EVERY_MESSAGE: &str = "every-message";
+/// HC3I with a forced checkpoint for every message between clusters: a baseline under a name that states the option.
+const EVERY_MESSAGE: &str = "hc3i.forcing=everyMessage";
 
-/// CCK with checkpoints that all processes coordinate: a baseline that comparisons list under its own name.
-const CCK_GLOBAL: &str = "cck-global";
+/// CCK with checkpoints that all processes coordinate: a baseline under a name that states the option.
+const CCK_GLOBAL: &str = "cck.coordination=global";
 
 impl ProtocolSpec {
     /// Returns the family of applications that the protocol protects; `None` for `none`, which runs any application.
@@ -224,7 +223,8 @@ impl ProtocolSpec {
     }
 
     /// Returns the names of the protocols to compare for applications of this family: all that can protect them,
-    /// followed by `every-message` for messages or `cck-global` for tasks, and then `none`.
+    /// followed by a variant of HC3I for messages or of CCK for tasks, and then `none`. The name of a variant states its
+    /// option, such as `hc3i.forcing=everyMessage`.
     pub fn compared(family: Family) -> Vec<&'static str> {
         let protects = |it: &Known| (it.with_defaults)().family().is_none_or(|own| own == family);
         let mut names: Vec<_> = KNOWN.iter().filter(|it| protects(it)).map(|it| it.name).collect();
@@ -249,6 +249,14 @@ impl ProtocolSpec {
         names
     }
 
+    /// Returns those names in [`ProtocolSpec::compared_on`] that a comparison includes unless the user selects others. With
+    /// a forced checkpoint for every message, many applications do not finish before their deadline.
+    pub fn compared_by_default(application: &ApplicationSpec) -> Vec<&'static str> {
+        let mut names = ProtocolSpec::compared_on(application);
+        names.retain(|it| *it != EVERY_MESSAGE);
+        names
+    }
+
     /// Returns the protocol with this name and these shared options. Options that the protocol does not have are
     /// ignored. Returns `None` if there is no such protocol.
     pub fn named(name: &str, stated: SharedOptions) -> Option<ProtocolSpec> {
@@ -264,7 +272,7 @@ impl ProtocolSpec {
 
     /// Returns the protocol that a comparison runs under `name`, one of [`ProtocolSpec::compared`]; `None` for any
     /// other name. If `name` is this protocol's own, the result has all of its options; if `name` denotes a variant of
-    /// this protocol, such as `every-message`, the result has all options except the one that defines the variant.
+    /// this protocol, such as `hc3i.forcing=everyMessage`, the result has all options except the one that defines the variant.
     /// Otherwise, the result inherits the shared options that both protocols have.
     pub fn or_instead(&self, name: &str) -> Option<ProtocolSpec> {
         if name == EVERY_MESSAGE {

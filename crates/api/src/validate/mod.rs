@@ -72,6 +72,14 @@ pub fn similar<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     scored.filter(|(score, _)| *score > 0.8).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, it)| it)
 }
 
+/// Returns the remedy for an unknown word: the most similar known one or, if none is similar, all of them.
+pub fn one_of(word: &str, known: &[&str]) -> String {
+    match similar(word, known.iter().copied()) {
+        Some(similar) => format!("did you mean `{similar}`?"),
+        None => format!("use one of: {}", known.join(", ")),
+    }
+}
+
 /// State of a check.
 struct Check<'a> {
     spec: &'a FederationSpec,

@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use faultline_api::validate::one_of;
 use faultline_catalog::Defect;
 use faultline_checker::Property;
 use faultline_console::place::{self, ACTION, Claim, check_replaceable, remove_record};
@@ -111,7 +112,7 @@ pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, CommandError> 
     let Some(paper) = PAPERS.iter().find(|it| it.protocol == arguments.protocol) else {
         let known: Vec<&str> = PAPERS.iter().map(|it| it.protocol).collect();
         return Err(CommandError::input(miette!(
-            help = format!("use one of: {}", known.join(", ")),
+            help = one_of(&arguments.protocol, &known),
             "there is no errata page for the protocol `{}`",
             arguments.protocol
         )));

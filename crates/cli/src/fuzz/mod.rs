@@ -62,7 +62,7 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
     let report = Report::new(&search, finding.as_ref());
     output::print(&match arguments.format {
         Format::Json => output::json(&report),
-        Format::Text => summary::report(&report, arguments.quiet),
+        Format::Text => summary::report(&report, arguments.verbose),
     })?;
     kept.iter().for_each(output::note);
     Ok(report.verdict.into())

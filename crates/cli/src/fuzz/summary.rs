@@ -6,11 +6,11 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use faultline_checker::Verdict;
 use faultline_core::FactKind;
 use faultline_fuzz::{Coverage, CoverageName, MomentShares, Shares, State, Trial};
 use faultline_report::explain;
+use faultline_report::table::{align_right, lines, table, wrapped};
 
 use super::Report;
 use super::finding::{Finding, RenderedTrial, violations};
@@ -48,7 +48,7 @@ pub(super) fn shrinking(
     title: &str,
     interrupted: &AtomicBool,
 ) -> impl FnMut(u64, &Trial) -> ControlFlow<()> {
-    let mut progress = (!arguments.quiet).then(Progress::new);
+    let mut progress = Progress::new().unless_quiet(arguments.quiet);
     let title = if title.is_empty() { String::new() } else { format!("{title}: ") };
     move |trials, best| {
         if let Some(progress) = &mut progress {
@@ -72,34 +72,30 @@ pub(super) fn shrinking(
     }
 }
 
-/// Formats the result of a search.
-pub(super) fn report(report: &Report<'_>, quiet: bool) -> String {
+/// Formats the result of a search: the coverage if it is requested, then the violation, and the verdict at the end.
+pub(super) fn report(report: &Report<'_>, shows_coverage: bool) -> String {
     let Shares { runs, repeated, .. } = &report.coverage;
-    let verdict = faultline_report::text::verdict(report.verdict).to_uppercase();
     let resumed = match report.runs_before {
         0 => String::new(),
         before => format!(" ({} since the search was resumed)", runs - before),
     };
-    let mut text = format!(
-        " {verdict}  {} from seed {}{resumed} in {:.1} s ({:.0} per second, {} in parallel); {repeated} repeated with equal traces\n",
+    let mut parts = Vec::new();
+    if shows_coverage {
+        parts.push(coverage(&report.coverage));
+    }
+    parts.extend(report.finding.map(found));
+    let verdict = format!(" {}  ", faultline_report::text::verdict(report.verdict).to_uppercase());
+    let searched = format!(
+        "{} from seed {}{resumed} in {:.1} s ({:.0} per second, {} in parallel); {repeated} repeated with equal traces",
         explain::count(*runs, "run"),
         report.first_seed,
         report.seconds,
         report.runs_per_second,
         report.jobs
     );
-    if let Some(reason) = &report.reason {
-        text.push_str(&format!("          {reason}\n"));
-    }
-    if !quiet {
-        text.push('\n');
-        text.push_str(&coverage(&report.coverage));
-    }
-    if let Some(finding) = report.finding {
-        text.push('\n');
-        text.push_str(&found(finding));
-    }
-    text
+    let reason = report.reason.iter().map(|it| wrapped("  - ", it));
+    parts.push(std::iter::once(wrapped(&verdict, &searched)).chain(reason).collect());
+    parts.join("\n")
 }
 
 fn coverage(shares: &Shares) -> String {
@@ -128,7 +124,9 @@ fn coverage(shares: &Shares) -> String {
         ["failures at a step of a recovery".to_owned(), moments(shares.recoveries)],
         ["protocols".to_owned(), counts(&shares.protocols)],
     ];
-    let mut text = table(shown.into_iter().chain(verdicts).chain(unjudged));
+    let mut searched = table();
+    searched.add_rows(shown.into_iter().chain(verdicts).chain(unjudged));
+    let mut text = lines(&searched);
     let states = State::ALL.map(|it| match it {
         State::Starting => "starting",
         State::Working => "working",
@@ -136,20 +134,20 @@ fn coverage(shares: &Shares) -> String {
         State::Down => "failed",
         State::Recovering => "recovering",
     });
-    let mut hits = grid();
+    let mut hits = table();
     hits.set_header(["faults by cluster state"].into_iter().chain(states));
     for (fault, by_state) in &shares.hits {
         let counts = State::ALL.iter().map(|it| by_state.get(it).copied().unwrap_or(0).to_string());
         hits.add_row(std::iter::once(fault.to_string()).chain(counts));
     }
-    right(&mut hits);
+    align_right(&mut hits, 1);
     write!(text, "\n{}\n", lines(&hits)).expect("writing to a string never fails");
-    let mut stated = grid();
+    let mut stated = table();
     stated.set_header(["fact", "runs", "total"]);
     for (kind, (runs, times)) in &shares.stated {
         stated.add_row([name(*kind), runs.to_string(), times.to_string()]);
     }
-    right(&mut stated);
+    align_right(&mut stated, 1);
     text + &lines(&stated)
 }
 
@@ -196,26 +194,4 @@ pub(super) fn trial(trial: &Trial) -> String {
         }
     }
     text
-}
-
-fn grid() -> Table {
-    let mut table = Table::new();
-    table.load_style(NOTHING).force_no_tty();
-    table
-}
-
-fn right(table: &mut Table) {
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-}
-
-fn lines(table: &Table) -> String {
-    table.lines().map(|it| format!("{}\n", it.trim_end())).collect()
-}
-
-fn table<const N: usize>(rows: impl IntoIterator<Item = [String; N]>) -> String {
-    let mut table = grid();
-    table.add_rows(rows);
-    lines(&table)
 }

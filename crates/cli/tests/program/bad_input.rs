@@ -276,7 +276,7 @@ fn a_record_is_never_overwritten() {
 
 #[test]
 fn an_unknown_sample_is_rejected() {
-    refused(&TestDirectory::new(), &["samples", "slowstart"], &["unknown sample `slowstart`", "quickstart"]);
+    refused(&TestDirectory::new(), &["samples", "slowstart"], &["invalid value 'slowstart'", "quickstart"]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Tests exploration from the user's point of view.
 
-use crate::common::TestDirectory;
+use crate::common::{TestDirectory, says};
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
@@ -25,10 +25,10 @@ fn a_small_state_space_is_visited_completely_and_a_larger_one_says_where_it_stop
     assert!(level["runs"].as_u64().unwrap() > 0 && level["depth"].as_u64().unwrap() > 0, "{report}");
     let report = explore(&["--overtakings", "all", "--states", "500"], 3);
     assert_eq!((&report["verdict"], &report["levels"][0]["isComplete"]), (&"unknown".into(), &false.into()));
-    // Without a limit on overtakings, the search visits runs with more and more of them. It passes only when a higher
+    // With `deepen`, the search visits runs with more and more of them. It passes only when a higher
     // limit would not permit any further run.
     for (states, code, verdict) in [("1000", 3, "unknown"), ("20000", 0, "pass")] {
-        let report = explore(&["--states", states, "--crashes", "0"], code);
+        let report = explore(&["--states", states, "--crashes", "0", "--overtakings", "deepen"], code);
         let levels = report["levels"].as_array().unwrap();
         let is_all = |level: &Value| level["isComplete"] == true && level["isBounded"] == false;
         assert_eq!(
@@ -40,16 +40,28 @@ fn a_small_state_space_is_visited_completely_and_a_larger_one_says_where_it_stop
     }
     for (more, code, said) in [
         (
-            ["--states", "1000", "--crashes", "0"],
+            &["--states", "1000", "--crashes", "0", "--overtakings", "deepen"][..],
             3,
             "at most 2 steps overtaken was visited, but not every run with more",
         ),
-        (["--states", "500", "--overtakings", "all"], 3, "did not visit every run within the bounds"),
+        (&["--states", "500", "--overtakings", "all"], 3, "did not visit every run within the bounds"),
     ] {
         let usual = ["explore", "--protocol", "hydee", "--nodes", "1", "--messages", "1", "--quiet"];
-        place.faultline(usual.into_iter().chain(more)).assert().code(code).stdout(contains(said));
+        place.faultline(usual.iter().chain(more).copied()).assert().code(code).stdout(says(said));
     }
     assert!(!place.path("faultline-runs").exists(), "nothing was found, and nothing written");
+}
+
+#[test]
+fn an_exploration_with_default_bounds_ends_with_a_verdict() {
+    let place = TestDirectory::new();
+    for (arguments, said) in [
+        (&["explore", "--quiet"][..], "PASS"),
+        (&["explore", "--protocol", "satin", "--nodes", "1"], "`--overtakings deepen`"),
+    ] {
+        let done = place.faultline(arguments.iter().copied()).assert().code(0);
+        done.stdout(contains(said).and(contains("every run with no step overtaken was visited")));
+    }
 }
 
 #[test]
@@ -57,12 +69,13 @@ fn unsupported_federations_are_rejected_with_a_remedy() {
     let place = TestDirectory::new();
     for (arguments, said) in [
         (&["--protocol", "none"][..], "use one of: hc3i"),
+        (&["--protocol", "hydre"], "did you mean `hydee`?"),
         (&["--protocol", "tic", "--program", "0>1"], "write another task-based program to a file"),
         (&["--nodes", "1", "--program", "0>7"], "the ranks are 0 to 1"),
         (&["--program", "0-1"], "two different ranks"),
         (&["--clusters", "1", "--nodes", "1"], "1 to 26 clusters"),
         (&["--all-programs", "--messages", "9"], "use fewer messages"),
-        (&["--overtakings", "-1"], "or `all`"),
+        (&["--overtakings", "-1"], "`all` or `deepen`"),
     ] {
         let arguments = std::iter::once("explore").chain(arguments.iter().copied());
         place.faultline(arguments).assert().code(2).stderr(contains(said));

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::TestDirectory;
+use crate::common::{TestDirectory, says};
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
@@ -69,7 +69,7 @@ fn a_search_that_runs_out_of_seeds_is_unknown_and_reports_its_schedules() {
         .faultline(arguments)
         .assert()
         .code(3)
-        .stdout(contains("UNKNOWN").and(contains("the search ended after 1 schedule:")));
+        .stdout(contains("UNKNOWN").and(says("the search ended after 1 schedule:")));
     // All requested schedules ran, including the one with the last seed.
     let report = search("18446744073709551610", "6", 0);
     assert_eq!((&report["coverage"]["runs"], &report["reason"]), (&6.into(), &Value::Null), "{report}");
@@ -82,16 +82,37 @@ fn a_search_that_reaches_its_memory_limit_is_unknown_and_names_the_option() {
     let limit = ["--jobs", "1", "--memory", "12MiB"];
     let search = ["fuzz", "--runs", "30"];
     let told = contains("UNKNOWN")
-        .and(contains(
+        .and(says(
             "schedules reached the memory limit (first: the program reached its memory limit, 12 MiB, with ",
         ))
-        .and(contains(" for everything else, such as the states of processes"))
-        .and(contains("); use a larger `--memory`"));
+        .and(says(" for everything else, such as the states of processes"))
+        .and(says("); use a larger `--memory`"));
     place.faultline(search.into_iter().chain(limit)).assert().code(3).stdout(told);
     assert!(!place.path("faultline-runs").exists(), "nothing was found");
     let table = ["fuzz", "--table", "--defect", "no-drain", "--runs", "30"];
     let told = contains("reached the memory limit").and(contains("use a larger `--memory`"));
     place.faultline(table.into_iter().chain(limit)).assert().code(3).stderr(told);
+}
+
+#[test]
+fn the_verdict_is_the_last_line_and_coverage_is_printed_on_request() {
+    let place = TestDirectory::new();
+    let search = ["fuzz", "--runs", "5", "--twice", "0"];
+    let said = |more: &[&str]| {
+        let done = place.faultline(search.iter().chain(more).copied()).assert().code(0);
+        String::from_utf8(done.get_output().stdout.clone()).unwrap()
+    };
+    for (more, is_long) in [(&["-v"][..], true), (&[], false), (&["-q"], false)] {
+        let text = said(more);
+        assert!(text.lines().all(|it| it.chars().count() <= 100), "{text}");
+        let verdict = text.lines().rev().find(|it| !it.starts_with("   ")).unwrap();
+        assert!(verdict.starts_with(" PASS  5 runs from seed 0"), "{text}");
+        assert_eq!(
+            (text.contains("cascading rollbacks"), text.lines().count() > 3),
+            (is_long, is_long),
+            "{text}"
+        );
+    }
 }
 
 #[test]
@@ -141,5 +162,8 @@ fn unknown_protocols_and_defects_are_explained() {
         .assert()
         .code(2)
         .stderr(contains("use one of: hc3i, hydee"));
+    for arguments in [["fuzz", "--protocol", "hidee"], ["errata", "--out=x", "hidee"]] {
+        place.faultline(arguments).assert().code(2).stderr(contains("did you mean `hydee`?"));
+    }
     place.faultline(["errata", "paxos"]).assert().code(2).stderr(contains("use one of: hc3i"));
 }

@@ -231,10 +231,10 @@ fn protocols_are_compared_in_a_table_and_on_a_page() {
         .faultline(compare)
         .assert()
         .code(0)
-        .stdout(contains("hydee").and(contains("time to recover")).and(contains("out/index.html")));
+        .stdout(contains("hydee").and(contains("WITH FAULTS")).and(contains("out/index.html")));
     assert!(place.path("out/index.html").exists() && place.path("out/picture.svg").exists());
     place.faultline(["compare", "small.yaml", "--protocols", "hydra"]).assert().code(2).stderr(contains(
         "possible values: hc3i, hydee, spbc, fullLogging, pessimisticLogging, independent, coordinated, \
-         chandyLamport, hierarchicalCoordinated, every-message",
+         chandyLamport, hierarchicalCoordinated, hc3i.forcing=everyMessage",
     ));
 }

@@ -1,6 +1,6 @@
 //! Tests whole runs in virtual time from the user's point of view.
 
-use crate::common::{CRASH, TestDirectory, small};
+use crate::common::{CRASH, TestDirectory, says, small};
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
@@ -17,13 +17,13 @@ fn object(place: &TestDirectory, arguments: &[&str], code: i32) -> Value {
 #[test]
 fn the_quick_start_passes_and_can_be_examined() {
     let place = TestDirectory::new();
-    place
-        .faultline(["run", "--backend", "simulate"])
-        .assert()
-        .code(0)
-        .stdout(contains("PASS  quickstart"))
+    let run = place.faultline(["run", "--backend", "simulate"]).assert().code(0);
+    let said = String::from_utf8(run.get_output().stdout.clone()).unwrap();
+    let summary: Vec<&str> = said.lines().skip_while(|it| !it.contains("PASS")).collect();
+    assert!(summary.len() <= 24 && summary.iter().all(|it| it.chars().count() <= 100), "{said}");
+    run.stdout(contains("PASS  quickstart"))
         .stdout(contains("rolls back to"))
-        .stdout(contains("took effect").count(2))
+        .stdout(contains("Both planned faults took effect."))
         .stdout(contains("equal those of the sequential reference"))
         .stdout(contains("faultline explain faultline-runs/quickstart-7"));
     let record = "faultline-runs/quickstart-7";
@@ -32,7 +32,7 @@ fn the_quick_start_passes_and_can_be_examined() {
         .assert()
         .code(0)
         .stdout(contains("holds").count(holding(&place, record)));
-    place.faultline(["explain", record]).assert().code(0).stdout(contains("rolled back to its checkpoint"));
+    place.faultline(["explain", record]).assert().code(0).stdout(says("rolled back to its checkpoint"));
     place.faultline(["report", record]).assert().code(0).stdout(contains("report.html"));
     let page = std::fs::read_to_string(place.path(record).join("report.html")).unwrap();
     assert!(page.contains("<canvas") && page.contains("quickstart: pass"));
@@ -41,6 +41,49 @@ fn the_quick_start_passes_and_can_be_examined() {
     // A second run gets another directory.
     place.faultline(["run", "--backend", "simulate", "-q"]).assert().code(0);
     assert!(place.path("faultline-runs/quickstart-7.2/manifest.json").exists());
+}
+
+#[test]
+fn commands_without_a_directory_use_the_newest_record() {
+    let place = TestDirectory::new();
+    place.write("small.yaml", small(CRASH));
+    let commands = [&["check"][..], &["explain"], &["report"], &["export"], &["replay"]];
+    for command in commands {
+        let none = contains("there is no record in `faultline-runs`").and(contains("faultline run"));
+        place.faultline(command.iter().copied()).assert().code(2).stderr(none);
+    }
+    // The order of the names differs from that of the runs.
+    for seed in ["5", "4"] {
+        let run = ["run", "small.yaml", "--backend", "simulate", "--record", "-q", "--seed", seed];
+        place.faultline(run).assert().code(0);
+    }
+    for command in commands {
+        let newest = contains("newest record: faultline-runs/small-4");
+        place.faultline(command.iter().copied()).assert().code(0).stderr(newest);
+    }
+    assert!(place.path("faultline-runs/small-4/report.html").exists());
+}
+
+#[test]
+fn help_suggestions_and_completions_lead_to_the_samples() {
+    let place = TestDirectory::new();
+    place.faultline(["help"]).assert().code(0).stdout(contains("First steps:"));
+    place.faultline(["help", "run"]).assert().code(0).stdout(contains("--backend"));
+    let sample = "faultline samples quickstart > quickstart.yaml";
+    for (arguments, said) in [
+        (&["samples", "quickstrat"][..], "similar value exists: 'quickstart'"),
+        (&["reproduce", "hydeee"], "similar value exists: 'hydee'"),
+        (&["compare", "my.yaml", "--protocols", "hidee"], "similar value exists: 'hydee'"),
+        (&["run", "quickstart"], sample),
+        (&["validate", "quickstart.yaml"], sample),
+        (&["plan", "quikstart"], sample),
+    ] {
+        place.faultline(arguments.iter().copied()).assert().code(2).stderr(says(said));
+    }
+    for shell in ["bash", "zsh"] {
+        let script = contains("quickstart").and(contains("random-faults"));
+        place.faultline(["completions", shell]).assert().code(0).stdout(script);
+    }
 }
 
 fn holding(place: &TestDirectory, record: &str) -> usize {
@@ -186,7 +229,9 @@ fn samples_and_schema_can_be_printed_and_every_sample_is_valid() {
     let place = TestDirectory::new();
     let list = place.faultline(["samples"]).assert().code(0).get_output().stdout.clone();
     let list = String::from_utf8(list).unwrap();
-    let names: Vec<_> = list.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+    // A long description takes several lines, all but the first of which begin with several spaces.
+    let lines = list.lines().skip(1).filter(|line| !line.starts_with("  "));
+    let names: Vec<_> = lines.filter_map(|line| line.split_whitespace().next()).collect();
     assert!(names.contains(&"quickstart") && names.len() > 4, "{list}");
     // The samples in a directory are not federations: they are input files of the HC3I paper's simulator.
     for name in names.into_iter().filter(|name| !name.contains('/')) {

@@ -45,7 +45,7 @@ pub use crate::verdict_counts::VerdictCounts;
 pub use costs::{Costs, Outage, TaskCosts};
 use estimate::{Estimate, FEW};
 use protocols::{under, without_absent, without_faults};
-use quantity::Quantity;
+use quantity::{Quantity, TOOK_EFFECT};
 
 /// The reference protocol.
 const UNPROTECTED: &str = "none";
@@ -296,6 +296,26 @@ impl Comparison {
     /// Returns whether a run of any protocol had a violation.
     pub fn has_failed(&self) -> bool {
         self.rows.iter().any(|it| it.calm.fail + it.faulty.fail > 0)
+    }
+
+    /// Returns whether the comparison shows something: the runs of at least one protocol, other than the unprotected
+    /// ones, could be judged, without faults and, if the file has faults, with them.
+    pub fn is_judged(&self) -> bool {
+        let protected = || self.rows.iter().filter(|it| it.protocol != UNPROTECTED);
+        let is_judged = |counts: &VerdictCounts| counts.pass + counts.fail + counts.without_fault > 0;
+        // A comparison of `none` alone measures the unprotected run.
+        protected().next().is_none()
+            || protected().any(|it| is_judged(&it.calm))
+                && (!self.has_faults || protected().any(|it| is_judged(&it.faulty)))
+    }
+
+    /// Returns how many faults took effect in each run with faults of a protocol, on average, and the maximum of this
+    /// number for all protocols; `None` unless the protocol experienced fewer faults than others. Its costs with faults
+    /// are then not comparable with theirs.
+    pub(crate) fn fewer_faults(&self, row: &Row) -> Option<(f64, f64)> {
+        let met = |row: &Row| row.values.get(TOOK_EFFECT).map(Estimate::mean);
+        let most = self.rows.iter().filter_map(met).fold(0.0, f64::max);
+        met(row).filter(|own| *own < most).map(|own| (own, most))
     }
 }
 

@@ -8,14 +8,14 @@ use faultline_trace::manifest::BackendKind;
 use maud::{Markup, PreEscaped, html};
 
 use super::estimate::FEW;
-use super::quantity::Quantity;
-use super::text::{cell, finished, on, remarks, seeds, verdicts};
+use super::quantity::{Quantity, Unit};
+use super::text::{cell, finished, on, remarks, seeds, verdicts, warning};
 use super::{Comparison, Row};
 
 /// Styles of the picture, in addition to the colours of the page.
 const STYLE: &str = ".bars text{font:12px system-ui,-apple-system,\"Segoe UI\",Roboto,sans-serif;fill:var(--ink)}\
 .bars .title{font-weight:600}.bars .side{fill:var(--faint);font-weight:600;font-size:13px}.bars .faint{fill:var(--faint)}.bars .end{text-anchor:end}\
-.bars .bar{fill:var(--c);fill-opacity:.75}.bars .axis{stroke:var(--grid)}.bars .whisker{stroke:var(--ink);stroke-width:1.3;fill:none}.bars .run{fill:var(--ink)}\
+.bars .bar{fill:var(--c);fill-opacity:.75}.bars .unlike{fill-opacity:.15;stroke:var(--c);stroke-dasharray:3 2}.bars .axis{stroke:var(--grid)}.bars .whisker{stroke:var(--ink);stroke-width:1.3;fill:none}.bars .run{fill:var(--ink)}\
 .bars{width:100%;height:auto;border:1px solid var(--grid);border-radius:10px;padding:8px;margin:14px 0}.paper{fill:var(--paper)}";
 /// Styles that only the page uses.
 const TABLE: &str = ".comparison td{white-space:nowrap;padding-right:9px}.comparison td:first-child{white-space:normal;min-width:130px}\
@@ -48,13 +48,14 @@ pub fn render(it: &Comparison) -> String {
                 ", " (seeds(it)) ", " (on(it))
             }
         } }
+        @if let Some(warning) = warning(it) { ul.reasons { li { "Warning: " (warning) "." } } }
         p.prose {
             "Every protocol runs the same application with the same seeds, once without faults and once with those in "
             "the file. Every run is judged by the same checker. Numbers are means over the seeds, with the 95 % confidence "
             "interval of the mean. With fewer than " (FEW) " runs, the tables show their range, and the picture shows each run as a point."
             @if let Some(unprotected) = &it.unprotected {
                 " The unprotected application without faults takes "
-                (super::quantity::Unit::Seconds.text(unprotected)) ". Every overhead is relative to it, seed by seed."
+                (Unit::Seconds.text(unprotected)) ". Every overhead is relative to it, seed by seed."
             }
         }
         @if it.missing > 0 {
@@ -136,7 +137,8 @@ fn panel(it: &Comparison, quantity: &Quantity) -> Markup {
                 @match row.values.get(quantity.name) {
                     Some(value) => {
                         @let half = value.half_width.unwrap_or(0.0);
-                        rect.bar x=(NAME) y=(y + 4.0) width=(scale(value.mean())) height=(ROW - 8.0) rx="2" {
+                        @let unlike = it.fewer_faults(row).filter(|_| quantity.faulty);
+                        rect class={ "bar" @if unlike.is_some() { " unlike" } } x=(NAME) y=(y + 4.0) width=(scale(value.mean())) height=(ROW - 8.0) rx="2" {
                             title { (row.protocol) ": " (quantity.unit.text(value)) }
                         }
                         @if half > 0.0 {
@@ -147,6 +149,11 @@ fn panel(it: &Comparison, quantity: &Quantity) -> Markup {
                             // With few runs, there is no interval; each run is a point instead.
                             @for &run in row.points.get(quantity.name).into_iter().flatten() {
                                 circle.run cx=(NAME + scale(run)) cy=(y + 11.0) r="2.4" { title { (quantity.unit.brief(run)) } }
+                            }
+                        }
+                        @if let Some((own, most)) = unlike {
+                            text.faint x=(NAME + 6.0) y=(y + 15.0) {
+                                "only " (Unit::Count.brief(own)) " of " (Unit::Count.brief(most)) " faults"
                             }
                         }
                         text.end x=(PANEL) y=(y + 15.0) { (quantity.unit.brief(value.mean())) }

@@ -61,14 +61,21 @@ mod tests {
     use faultline_api::resource::{Family, ProtocolSpec};
     use faultline_api::samples::sample;
 
+    use crate::sweep::Plan;
+
     #[test]
     fn every_name_is_a_protocol_of_that_name_with_the_options_of_the_file() {
         let text = sample("quickstart").expect("the sample exists").text;
         let federation = faultline_api::parse("quickstart", text.as_bytes()).expect("the sample is valid");
         for name in ProtocolSpec::compared(Family::Messages) {
             let other = under(&federation, name).expect("the protocol exists");
-            let expected = if name == "every-message" { "hc3i" } else { name };
-            assert_eq!(other.spec.protocol.name(), expected);
+            assert_eq!(Some(other.spec.protocol.name()), name.split('.').next());
+            if name.contains('=') {
+                // The name of a variant states its option as `faultline sweep --set` does.
+                let parameter = format!("protocol.{name}").parse().expect("a name of a field, and its value");
+                let plan = Plan::new(&federation, vec![parameter], None).expect("the option exists");
+                assert_eq!(plan.settings[0].federation, other);
+            }
             if let (Some(own), Some(here)) =
                 (federation.spec.protocol.checkpointing(), other.spec.protocol.checkpointing())
             {

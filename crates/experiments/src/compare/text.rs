@@ -3,19 +3,18 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
 use faultline_report::TimeByActivity;
 use faultline_report::explain::count;
+use faultline_report::table::{split, wrapped};
 use faultline_report::text::percent;
 use faultline_trace::manifest::BackendKind;
 use serde::Serialize;
 
 use super::estimate::Estimate;
-use super::quantity::{Quantity, TOOK_EFFECT, Unit};
+use super::quantity::{Quantity, Unit};
 use super::{Comparison, Row, UNPROTECTED, VerdictCounts};
 
-/// Formats the comparison for the terminal, with protocols side by side.
+/// Formats the comparison for the terminal, with a row for each protocol.
 pub fn text(it: &Comparison) -> String {
     let mut text = format!(
         "{}: {} on {} in {}, {}, {}\n",
@@ -31,8 +30,9 @@ pub fn text(it: &Comparison) -> String {
         writeln!(text, "The unprotected run without faults takes {seconds}.")
             .expect("a string accepts every write");
     }
+    text.extend(warning(it).map(|warning| wrapped("warning: ", &warning)));
     text.push('\n');
-    text.push_str(&table(it));
+    text.push_str(&tables(it));
     if it.missing > 0 {
         writeln!(text, "Missing because the comparison was interrupted: {}.", count(it.missing, "run"))
             .expect("a string accepts every write");
@@ -41,9 +41,7 @@ pub fn text(it: &Comparison) -> String {
     if !remarks.is_empty() {
         text.push('\n');
     }
-    for line in remarks {
-        writeln!(text, "note: {line}").expect("a string accepts every write");
-    }
+    text.extend(remarks.iter().map(|line| wrapped("note: ", line)));
     text
 }
 
@@ -148,7 +146,7 @@ pub(super) fn on(it: &Comparison) -> &'static str {
 
 /// Returns remarks on what the numbers do not show.
 pub(super) fn remarks(it: &Comparison) -> Vec<String> {
-    it.rows.iter().flat_map(|row| remarks_on(it, row)).chain(fewer_faults(it)).collect()
+    it.rows.iter().flat_map(|row| remarks_on(it, row)).collect()
 }
 
 fn remarks_on(it: &Comparison, row: &Row) -> Vec<String> {
@@ -205,63 +203,64 @@ fn measure_itself(it: &Comparison, row: &Row) -> Option<String> {
     })
 }
 
-/// Returns a remark if some protocols experienced fewer faults than others, in which case their costs are not
+/// Returns a warning if some protocols experienced fewer faults than others, in which case their costs are not
 /// comparable.
-fn fewer_faults(it: &Comparison) -> Option<String> {
-    let met = |row: &Row| row.values.get(TOOK_EFFECT).map(Estimate::mean);
-    let most = it.rows.iter().filter_map(met).fold(0.0, f64::max);
-    let fewer: Vec<String> = it
-        .rows
-        .iter()
-        .filter_map(|row| {
-            let own = met(row).filter(|own| *own < most)?;
-            Some(format!("{} ({})", row.protocol, Unit::Count.brief(own)))
-        })
-        .collect();
-    (!fewer.is_empty()).then(|| {
+pub(super) fn warning(it: &Comparison) -> Option<String> {
+    let fewer = it.rows.iter().filter_map(|row| Some((row, it.fewer_faults(row)?)));
+    let (mut names, mut most) = (Vec::new(), 0.0);
+    for (row, (own, maximum)) in fewer {
+        names.push(format!("{} ({})", row.protocol, Unit::Count.brief(own)));
+        most = maximum;
+    }
+    (!names.is_empty()).then(|| {
         format!(
-            "some protocols experienced fewer faults per run, on average, than others (maximum: {}): {}. The other faults were due \
-             after the end of a run, or waited for an event that never happened. Costs with faults are therefore not \
-             comparable (`faultline run` with one of these protocols shows which faults took effect)",
+            "costs with faults are not comparable, because some protocols experienced fewer faults per run, on average, \
+             than others (maximum: {}): {}. The other faults were due after the end of a run, waited for an event that \
+             never happened, or concern a process that the protocol does not have; to compare, give all faults fixed times (`at`) before the end of the shortest run",
             Unit::Count.brief(most),
-            fewer.join(", ")
+            names.join(", ")
         )
     })
 }
 
-fn table(it: &Comparison) -> String {
-    let mut table = Table::new();
-    let names = it.rows.iter().map(|row| row.protocol.clone());
-    table.load_style(NOTHING).force_no_tty().set_header(std::iter::once(String::new()).chain(names));
-    let mut add = |title: &str, of: &dyn Fn(&Row) -> String| {
-        table.add_row(std::iter::once(title.to_owned()).chain(it.rows.iter().map(of)));
+/// Formats the tables, each of which has a row for each protocol. Marks the protocols whose costs are not comparable.
+fn tables(it: &Comparison) -> String {
+    let mut tables = Vec::new();
+    let mut add = |heading: &str, titles: &[&str], faulty: bool, cells: &dyn Fn(&Row) -> Vec<String>| {
+        let shown = it.rows.iter().map(|row| {
+            let mark = if faulty && it.fewer_faults(row).is_some() { "*" } else { "" };
+            let name = format!("{}{mark}", row.protocol);
+            std::iter::once(name).chain(cells(row)).collect::<Vec<_>>()
+        });
+        let rows: Vec<_> = shown.filter(|row| row[1..].iter().any(|cell| cell != "-")).collect();
+        if rows.is_empty() {
+            return;
+        }
+        let titles: Vec<&str> = std::iter::once("protocol").chain(titles.iter().copied()).collect();
+        let note = rows.iter().any(|row| row[0].ends_with('*'));
+        let note = if note { " (*: not comparable, see the warning)" } else { "" };
+        tables.push(format!("{heading}{note}\n{}", split(1, &titles, &rows)));
     };
-    for (title, faulty) in [("WITHOUT FAULTS", false), ("WITH FAULTS", true)] {
-        if faulty && !it.has_faults {
-            continue;
-        }
-        let counts = |row: &Row| if faulty { row.faulty.clone() } else { row.calm.clone() };
-        add(title, &|_| String::new());
-        add("verdicts", &|row| verdicts(&counts(row)));
-        add("finished", &|row| finished(&counts(row)));
-        for quantity in Quantity::of_family(it.family).filter(|it| it.faulty == faulty) {
-            add(quantity.title, &|row| cell(row, quantity));
-        }
+    fn counts(row: &Row, faulty: bool) -> &VerdictCounts {
+        if faulty { &row.faulty } else { &row.calm }
+    }
+    let unfinished = |counts: &VerdictCounts| counts.completed < counts.runs;
+    for (heading, faulty) in [("WITHOUT FAULTS", false), ("WITH FAULTS", true)] {
+        let quantities: Vec<_> = Quantity::of_family(it.family).filter(|it| it.faulty == faulty).collect();
+        // Only runs that finish can pass.
+        let shows_finished = it.rows.iter().any(|row| unfinished(counts(row, faulty)));
+        let of_runs = if shows_finished { &["verdicts", "finished"][..] } else { &["verdicts"] };
+        let titles = of_runs.iter().copied().chain(quantities.iter().map(|it| it.title));
+        add(heading, &titles.collect::<Vec<_>>(), faulty, &|row| {
+            let counts = counts(row, faulty);
+            let values = quantities.iter().map(|it| cell(row, it));
+            [verdicts(counts), finished(counts)].into_iter().take(of_runs.len()).chain(values).collect()
+        });
     }
     let kinds = kinds_of_time(it);
-    if !kinds.is_empty() {
-        let title = if it.has_faults { "TIME, WITH FAULTS" } else { "TIME" };
-        table.add_row(std::iter::once(title.to_owned()).chain(it.rows.iter().map(|_| String::new())));
-    }
-    for (kind, name) in kinds {
-        let shares = it.rows.iter().map(|row| share_of_time(row, kind));
-        table.add_row(std::iter::once(name.to_owned()).chain(shares));
-    }
-    let columns: Vec<_> = table.column_iter_mut().collect();
-    for column in columns.into_iter().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    let begins = |line: &str| ["WITH FAULTS", "TIME"].iter().any(|it| line.trim_start().starts_with(it));
-    let blank = |line: &str| if begins(line) { "\n" } else { "" };
-    table.lines().map(|it| format!("{}{}\n", blank(&it), it.trim_end())).collect()
+    let titles: Vec<_> = kinds.iter().map(|it| it.1).collect();
+    add(if it.has_faults { "TIME, WITH FAULTS" } else { "TIME" }, &titles, it.has_faults, &|row| {
+        kinds.iter().map(|it| share_of_time(row, it.0)).collect()
+    });
+    tables.join("\n")
 }

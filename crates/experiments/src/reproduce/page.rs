@@ -1,9 +1,8 @@
 //! A reproduction as one self-contained page in the style of the other pages, and its summary for a terminal.
 
-use comfy_table::Table as TextTable;
-use comfy_table::presets::NOTHING;
 use faultline_report::explain::count;
 use faultline_report::page::document;
+use faultline_report::table::{lines, table as text_table, wrapped};
 use maud::{Markup, html};
 
 use crate::measures::short;
@@ -156,14 +155,14 @@ fn table(it: &Table) -> Markup {
 
 /// Formats the findings for a terminal.
 pub fn text(it: &Reproduction) -> String {
-    let mut table = TextTable::new();
-    table.load_style(NOTHING).force_no_tty().set_header(["where", "finding", "paper", "here", ""]);
+    let mut table = text_table();
+    table.set_header(["where", "finding", "paper", "here", ""]);
     for section in &it.sections {
         for Finding { what, published, ours, agreement, .. } in &section.findings {
             table.add_row([section.place, what, published, ours, agreement.text()]);
         }
     }
-    let lines: String = table.lines().map(|it| format!("{}\n", it.trim_end())).collect();
+    let lines = lines(&table);
     let Judged { runs, instances, wrong, missed, .. } = &it.judged;
     let mut text = format!(
         "{lines}\n{}, {} judged, {} did not pass\n",
@@ -171,8 +170,8 @@ pub fn text(it: &Reproduction) -> String {
         count(*instances, "instance"),
         count(wrong.len() as u64, "run")
     );
-    wrong.iter().take(20).for_each(|it| text.push_str(&format!("  {it}\n")));
-    missed.iter().for_each(|it| text.push_str(&format!("goal missed: {it}\n")));
+    text.extend(wrong.iter().take(20).map(|it| wrapped("  ", it)));
+    text.extend(missed.iter().map(|it| wrapped("goal missed: ", it)));
     if it.missing > 0 {
         text.push_str(&format!(
             "interrupted: {} missing; experiments that lack a run are left out\n",

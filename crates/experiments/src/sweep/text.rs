@@ -2,9 +2,8 @@
 
 use std::fmt::Write;
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, ColumnConstraint, Table, Width};
 use faultline_report::explain::count;
+use faultline_report::table::{split, wrapped};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -16,8 +15,6 @@ use crate::verdict_counts::VerdictCounts;
 
 /// The maximum number of settings that are named individually. Further settings are only counted.
 const NAMED: usize = 4;
-/// The maximum width of a column with values. Longer titles take several lines.
-const MOST_WIDE: ColumnConstraint = ColumnConstraint::UpperBoundary(Width::Fixed(18));
 /// The maximum number of reasons listed for runs that did not pass.
 const REASONS: usize = 3;
 
@@ -44,25 +41,19 @@ pub fn scope(sweep: &Sweep) -> String {
 /// Formats the sweep as a table with a row for each setting, followed by the setting with the smallest value of
 /// `quantity`.
 pub fn text(sweep: &Sweep, quantity: &Quantity) -> String {
-    let mut table = Table::new();
     let drawn = sweep.varying();
-    let head = sweep.plan.parameters.iter().map(|it| it.short()).chain(["verdicts"]);
-    table.load_style(NOTHING).force_no_tty().set_header(head.chain(drawn.iter().map(|it| it.title)));
-    for setting in 0..sweep.plan.settings.len() {
-        let mut row: Vec<String> = sweep.plan.values(setting).into_iter().map(str::to_owned).collect();
-        row.push(verdicts(sweep, setting));
-        row.extend(drawn.iter().map(|it| cell(sweep, setting, it)));
-        table.add_row(row);
-    }
-    for column in table.column_iter_mut().skip(sweep.plan.parameters.len() + 1) {
-        column.set_cell_alignment(CellAlignment::Right);
-        column.set_constraint(MOST_WIDE);
-    }
-    let table: String = table.lines().map(|it| format!("{}\n", it.trim_end())).collect();
-    let mut text = format!("{}: {}\n\n{table}\n", sweep.plan.name, scope(sweep));
-    for sentence in conclusions(sweep, quantity).into_iter().chain(reasons(sweep)) {
-        writeln!(text, "{sentence}").expect("a string accepts every write");
-    }
+    let parameters = sweep.plan.parameters.iter().map(|it| it.short());
+    let titles: Vec<&str> = parameters.chain(["verdicts"]).chain(drawn.iter().map(|it| it.title)).collect();
+    let row = |setting: usize| {
+        let values = sweep.plan.values(setting).into_iter().map(str::to_owned);
+        let verdicts = std::iter::once(verdicts(sweep, setting));
+        values.chain(verdicts).chain(drawn.iter().map(|it| cell(sweep, setting, it))).collect()
+    };
+    let rows: Vec<Vec<String>> = (0..sweep.plan.settings.len()).map(row).collect();
+    let table = split(sweep.plan.parameters.len(), &titles, &rows);
+    let mut text = wrapped("", &format!("{}: {}", sweep.plan.name, scope(sweep)));
+    write!(text, "\n{table}\n").expect("a string accepts every write");
+    text.extend(conclusions(sweep, quantity).into_iter().chain(reasons(sweep)).map(|it| wrapped("", &it)));
     text
 }
 

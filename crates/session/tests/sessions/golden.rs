@@ -103,7 +103,7 @@ fn each_protocol_for_tasks_does_what_its_transcript_says() {
 
 #[test]
 fn each_protocol_for_tasks_that_are_assigned_in_advance_does_what_its_transcript_says() {
-    for name in ["cck", "cck-global"] {
+    for name in ["cck", "cck.coordination=global"] {
         golden("planned", name, PLANNED);
     }
 }

@@ -33,7 +33,11 @@ fn every_protocol_computes_the_same_result_from_one_file() {
     let protocols = [
         ("none", "{ none: {} }", ""),
         ("cck", "{ cck: { tau: 100ms, replicateTo: otherCluster } }", CRASH),
-        ("cck-global", "{ cck: { tau: 100ms, coordination: global, replicateTo: otherCluster } }", CRASH),
+        (
+            "cck.coordination=global",
+            "{ cck: { tau: 100ms, coordination: global, replicateTo: otherCluster } }",
+            CRASH,
+        ),
         ("tic", "{ tic: { tau: 100ms, replicateTo: otherCluster } }", CRASH),
         ("sel", "{ sel: { tau: 100ms, replicateTo: otherCluster } }", CRASH),
         ("satin", "{ satin: {} }", CRASH),

@@ -7,11 +7,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
+use predicates::Predicate;
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// The time within which a condition must become true. On a busy machine, this can take several times as long as usual.
 const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Returns a predicate for text that contains a sentence, which may be wrapped.
+pub(crate) fn says(sentence: &'static str) -> impl Predicate<str> {
+    predicates::function::function(move |text: &str| {
+        text.split_whitespace().collect::<Vec<_>>().join(" ").contains(sentence)
+    })
+}
 
 /// A directory in which to run `faultline`.
 pub(crate) struct TestDirectory {
