@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use faultline_api::Names;
 use faultline_api::supervision::{
     Amendment, ClusterReport, ClusterState, EVENTS_PER_STATUS, Faults, LinkReport, Request, RequestedAction,
     RunEvent, RunPhase, RunStatus, RunVerdict, Shaping,
 };
-use faultline_core::fault::{Change, FaultAccount, FaultState};
+use faultline_core::fault::{Change, FaultAccount, FaultState, Outcome};
 use faultline_core::{ClusterId, Fact, Life, Presence, ProcessId, Span, Time};
 use faultline_report::DisplayNames;
 use faultline_report::events::{self, EventReporter};
@@ -40,7 +41,19 @@ pub(crate) struct RunState {
 #[derive(Default)]
 struct RunData {
     status: RunStatus,
-    events: Vec<RunEvent>,
+    /// The events, each with the time at which it occurred.
+    events: Vec<(RunEvent, Moment)>,
+    /// The time on the run's clock at an instant.
+    clock: Option<(Instant, Time)>,
+}
+
+/// The time at which an event occurred.
+#[derive(Clone, Copy)]
+enum Moment {
+    /// On the run's clock, which continues if the supervisor is restarted.
+    OfRun(Time),
+    /// On this program's clock, for events outside the run.
+    OfProgram(Instant),
 }
 
 impl RunState {
@@ -82,9 +95,9 @@ impl RunState {
         self.lock().status.amendment = Some(amendment);
     }
 
-    /// Records an event.
-    pub(crate) fn note(&self, at: Option<f64>, event: events::ReportedEvent) {
-        self.lock().note(at, event);
+    /// Records an event that occurred now.
+    pub(crate) fn note(&self, event: events::ReportedEvent) {
+        self.lock().note_now(event);
     }
 
     /// Records that this supervisor resumes a run that an earlier one started.
@@ -101,11 +114,12 @@ impl RunState {
     pub(crate) fn judged(&self, verdict: RunVerdict, reasons: Vec<String>, manifest: &Manifest) {
         let data = &mut *self.lock();
         if let Some(text) = never_due(manifest) {
-            data.note(None, events::ReportedEvent { reason: "FaultsNeverDue", warning: true, text });
+            data.note_now(events::ReportedEvent { reason: "FaultsNeverDue", warning: true, text });
         }
         let status = &mut data.status;
         status.phase = RunPhase::Completed;
         status.verdict = Some(verdict);
+        status.exceeded_deadline = manifest.outcome == Some(Outcome::Deadline);
         status.elapsed_seconds.get_or_insert(manifest.duration.as_secs_f64());
         let text = match verdict {
             RunVerdict::Pass => "the run passes: all required properties were judged, and hold".to_owned(),
@@ -114,14 +128,14 @@ impl RunState {
         };
         status.reasons = reasons;
         let warning = verdict != RunVerdict::Pass;
-        data.note(None, events::ReportedEvent { reason: "Judged", warning, text });
+        data.note_now(events::ReportedEvent { reason: "Judged", warning, text });
     }
 
     /// Records that the run could not be carried out, and has no verdict.
     pub(crate) fn failed(&self, reason: String) {
         let data = &mut *self.lock();
         data.status.phase = RunPhase::Failed;
-        data.note(None, events::ReportedEvent { reason: "Failed", warning: true, text: reason.clone() });
+        data.note_now(events::ReportedEvent { reason: "Failed", warning: true, text: reason.clone() });
         data.status.reasons = vec![reason];
     }
 
@@ -179,18 +193,42 @@ impl RunData {
     fn events_after(&self, after: u64) -> Vec<RunEvent> {
         let skipped = usize::try_from(after).map_or(self.events.len(), |it| it.min(self.events.len()));
         let mut size = 0;
-        let fits = |(place, event): &(usize, &RunEvent)| {
-            size += event.text.len();
+        let fits = |(place, event): &(usize, &(RunEvent, Moment))| {
+            size += event.0.text.len();
             *place == 0 || size <= EVENT_TEXTS
         };
         let events = self.events[skipped..].iter().take(EVENTS_PER_STATUS).enumerate();
-        events.take_while(fits).map(|(_, event)| event.clone()).collect()
+        let now = Instant::now();
+        let events = events.take_while(fits).map(|(_, (event, moment))| {
+            let age = self.age(*moment, now).and_then(|it| u64::try_from(it.as_micros()).ok());
+            RunEvent { age_micros: age, ..event.clone() }
+        });
+        events.collect()
     }
 
-    fn note(&mut self, at_seconds: Option<f64>, event: events::ReportedEvent) {
+    /// Returns the time since a moment; `None` if the run's clock is not known.
+    fn age(&self, moment: Moment, now: Instant) -> Option<Duration> {
+        match moment {
+            Moment::OfProgram(at) => Some(now.saturating_duration_since(at)),
+            Moment::OfRun(at) => {
+                let (instant, time) = self.clock?;
+                let since = Duration::from_nanos(time.0.abs_diff(at.0));
+                let then = if at <= time { instant.checked_sub(since)? } else { instant + since };
+                Some(now.saturating_duration_since(then))
+            }
+        }
+    }
+
+    fn note_now(&mut self, event: events::ReportedEvent) {
+        self.note(None, Moment::OfProgram(Instant::now()), event);
+    }
+
+    fn note(&mut self, at_seconds: Option<f64>, moment: Moment, event: events::ReportedEvent) {
         let events::ReportedEvent { reason, warning, text } = event;
         let number = self.events.len() as u64 + 1;
-        self.events.push(RunEvent { number, at_seconds, reason: reason.to_owned(), warning, text });
+        let reason = reason.to_owned();
+        let event = RunEvent { number, at_seconds, reason, warning, text, age_micros: None };
+        self.events.push((event, moment));
     }
 }
 
@@ -211,6 +249,11 @@ impl RunRecorder {
 
     fn seconds(&self, at: Time) -> Option<f64> {
         self.begun.map(|begun| at.since(begun).as_secs_f64())
+    }
+
+    /// Records an event that occurred at this time.
+    fn note(&self, at: Time, event: events::ReportedEvent) {
+        self.run_state.lock().note(self.seconds(at), Moment::OfRun(at), event);
     }
 }
 
@@ -239,13 +282,15 @@ impl Observer for RunRecorder {
             _ => {}
         }
         if let Some(event) = self.reporter.observe(process, fact) {
-            self.run_state.note(self.seconds(at), event);
+            self.note(at, event);
         }
     }
 
     fn status(&mut self, now: Time, seen: &supervisor::Status) {
         let elapsed = self.seconds(now);
-        let status = &mut self.run_state.lock().status;
+        let data = &mut *self.run_state.lock();
+        data.clock = Some((Instant::now(), now));
+        let status = &mut data.status;
         if seen.begun.is_some() {
             status.phase = if seen.paused { RunPhase::Paused } else { RunPhase::Running };
         }
@@ -288,7 +333,7 @@ impl Observer for RunRecorder {
         let event = self.reporter.measured(links);
         let data = &mut *self.run_state.lock();
         data.status.links = links.iter().map(|link| self.run_state.link(link)).collect();
-        data.note(None, event);
+        data.note_now(event);
     }
 
     fn resumed(&mut self, at: Time) {
@@ -296,7 +341,7 @@ impl Observer for RunRecorder {
             resumes";
         let event =
             events::ReportedEvent { reason: "SupervisorRestarted", warning: true, text: text.to_owned() };
-        self.run_state.note(self.seconds(at), event);
+        self.note(at, event);
     }
 
     fn took_effect(&mut self, effect: &EffectEntry) {
@@ -315,7 +360,11 @@ impl Observer for RunRecorder {
             }
             None => format!("fault {fault} took effect{latency}"),
         };
-        data.note(at, events::ReportedEvent { reason: "FaultTookEffect", warning: false, text });
+        data.note(
+            at,
+            Moment::OfRun(last),
+            events::ReportedEvent { reason: "FaultTookEffect", warning: false, text },
+        );
     }
 }
 
@@ -354,7 +403,7 @@ mod tests {
     fn with_events(texts: impl Iterator<Item = String>) -> RunData {
         let mut data = RunData::default();
         for text in texts {
-            data.note(None, events::ReportedEvent { reason: "RolledBack", warning: true, text });
+            data.note_now(events::ReportedEvent { reason: "RolledBack", warning: true, text });
         }
         data
     }
@@ -370,6 +419,21 @@ mod tests {
         assert_eq!(numbers(&data, 1000), (1001..=2000).collect::<Vec<_>>());
         assert_eq!(numbers(&data, 2000), (2001..=2500).collect::<Vec<_>>());
         assert_eq!((numbers(&data, 2500), numbers(&data, u64::MAX)), (vec![], vec![]));
+    }
+
+    #[test]
+    fn an_event_says_how_long_ago_it_occurred() {
+        let age = |clock: Option<Time>, at: Time| {
+            let now = Instant::now();
+            RunData { clock: clock.map(|it| (now, it)), ..RunData::default() }.age(Moment::OfRun(at), now)
+        };
+        let second = |it: u64| Time(it * 1_000_000_000);
+        assert_eq!(age(Some(second(9)), second(7)), Some(Duration::from_secs(2)));
+        assert_eq!(age(Some(second(9)), second(10)), Some(Duration::ZERO));
+        assert_eq!(age(None, second(7)), None);
+        let data = with_events(["now".to_owned()].into_iter());
+        let told = data.events_after(0).remove(0).age_micros.expect("it occurred now");
+        assert!(told < 5_000_000, "{told}");
     }
 
     #[test]

@@ -243,7 +243,7 @@ impl Backend for Pods {
                 output => format!("; its last output: {output}"),
             };
             let text = format!("{name}, {}, ended unexpectedly: {}{output}", it.life, it.status);
-            run_state.note(None, warning("EndedUnexpectedly", text));
+            run_state.note(warning("EndedUnexpectedly", text));
         }
         Ok((ended, None))
     }

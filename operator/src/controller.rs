@@ -17,7 +17,7 @@ use futures::channel::mpsc::{UnboundedSender, unbounded};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::controller::{self, Action, Config, Controller};
 use kube::runtime::reflector::{self, ObjectRef};
@@ -33,6 +33,7 @@ use crate::naming;
 use crate::object_cache::{self, ObjectCache};
 use crate::pages::PAGE;
 use crate::reconcile::keys::KnownKey;
+use crate::reconcile::misplaced::Misplaced;
 use crate::reconcile::unreadable::unreadable;
 use crate::reconcile::update_status::{EventAllowance, Pace, UnreportedEvents};
 use crate::reconcile::validate::Refusal;
@@ -101,6 +102,11 @@ pub struct FederationCache {
     pub unreported: UnreportedEvents,
     /// Time of the last query for the reason why pods are missing, and the reason if it is known.
     pub refused: Option<(Instant, Option<String>)>,
+    /// Time at which the operator last looked for pods that have the names of missing ones, or first found that pods are
+    /// missing, and what it found.
+    pub misplaced: Option<(Instant, Vec<Misplaced>)>,
+    /// The reason of the end of the run that was last counted.
+    pub ended: Option<String>,
     /// Time at which the operator last checked for deleted objects, or first found that pods are missing.
     pub restored: Option<Instant>,
     /// Whether this operator has created or changed the federation's network policy.
@@ -306,7 +312,9 @@ fn trim(metadata: &mut ObjectMeta) {
 /// Removes the unused fields of a pod, which make up most of its size, because there may be thousands of pods.
 fn trim_pod(pod: &mut Pod) {
     trim(&mut pod.metadata);
-    pod.spec = None;
+    if let Some(spec) = &mut pod.spec {
+        *spec = PodSpec { node_name: spec.node_name.take(), ..PodSpec::default() };
+    }
 }
 
 /// Removes the fields of a stateful set that are not needed, because sets are compared by their hash annotations.

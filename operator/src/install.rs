@@ -10,10 +10,17 @@ use crate::naming::FIELD_MANAGER;
 
 /// Namespace of the operator in `manifests/install.yaml`.
 pub const NAMESPACE: &str = "faultline-system";
+/// The role with the permissions on secrets.
+pub const SECRETS_ROLE: &str = "faultline-operator-secrets";
 /// The lease that determines which of several operators is active.
 pub const LEASE: &str = "faultline-operator";
 /// Port on which the operator serves its metrics and health status.
 pub const METRICS_PORT: u16 = 8080;
+
+/// Number of operators, of which one is active. The others take over if its Kubernetes node fails.
+const REPLICAS: u32 = 2;
+/// Time after which Kubernetes replaces the operator of a Kubernetes node that does not respond, in seconds.
+const NODE_LOST_SECONDS: u32 = 30;
 
 /// A rule of a role: verbs on resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -29,8 +36,12 @@ pub struct Rule {
 
 /// Permissions of the operator in the namespaces that it watches.
 pub const RULES: &[Rule] = &[
-    // Watching federations, and keeping them until their objects are deleted.
-    Rule { api_groups: ["faultline.dev"], resources: &["federations"], verbs: &["list", "patch", "watch"] },
+    // Watching federations, keeping them until their objects are deleted, and deleting those that have expired.
+    Rule {
+        api_groups: ["faultline.dev"],
+        resources: &["federations"],
+        verbs: &["delete", "list", "patch", "watch"],
+    },
     // Reporting their state.
     Rule { api_groups: ["faultline.dev"], resources: &["federations/status"], verbs: &["patch"] },
     Rule { api_groups: ["events.k8s.io"], resources: &["events"], verbs: &["create"] },
@@ -41,18 +52,23 @@ pub const RULES: &[Rule] = &[
         verbs: &["create", "delete", "get", "list", "patch", "watch"],
     },
     Rule { api_groups: [""], resources: &["configmaps"], verbs: &["create", "get", "patch"] },
-    Rule { api_groups: [""], resources: &["secrets"], verbs: &["create", "get", "patch"] },
     Rule {
         api_groups: ["networking.k8s.io"],
         resources: &["networkpolicies"],
         verbs: &["create", "get", "patch"],
     },
+    Rule { api_groups: ["policy"], resources: &["poddisruptionbudgets"], verbs: &["create", "get", "patch"] },
     // Finding pods, and replacing them.
     Rule { api_groups: [""], resources: &["pods"], verbs: &["delete", "list", "watch"] },
     Rule { api_groups: [""], resources: &["persistentvolumeclaims"], verbs: &["delete", "list"] },
     // Finding out why pods cannot be created.
     Rule { api_groups: [""], resources: &["events"], verbs: &["list"] },
 ];
+
+/// Permissions of the operator on the secrets with the keys of federations. Separate, because an administrator may grant
+/// them only in some of the namespaces that the operator watches.
+pub const SECRET_RULES: &[Rule] =
+    &[Rule { api_groups: [""], resources: &["secrets"], verbs: &["create", "get", "patch"] }];
 
 /// Permissions of the operator in its own namespace, for the election of the active operator.
 pub const LEASE_RULES: &[Rule] = &[Rule {
@@ -99,10 +115,12 @@ pub struct Aggregated {
 pub fn objects() -> Vec<Value> {
     let definition = serde_json::to_value(faultline_api::definition()).expect("a definition serialises");
     let bind = |kind: &str, role: &str| {
+        let mut metadata = metadata(kind == "Role");
+        metadata["name"] = json!(role);
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": format!("{kind}Binding"),
-            "metadata": metadata(kind == "Role"),
+            "metadata": metadata,
             "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role },
             "subjects": [{ "kind": "ServiceAccount", "name": FIELD_MANAGER, "namespace": NAMESPACE }],
         })
@@ -117,6 +135,16 @@ pub fn objects() -> Vec<Value> {
             "rules": rules,
         })
     });
+    let role = |name: &str, rules: &[Rule]| {
+        let mut metadata = metadata(false);
+        metadata["name"] = json!(name);
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": metadata,
+            "rules": rules,
+        })
+    };
     let mut objects = vec![
         definition,
         json!({
@@ -128,13 +156,10 @@ pub fn objects() -> Vec<Value> {
             },
         }),
         json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(true) }),
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRole",
-            "metadata": metadata(false),
-            "rules": RULES,
-        }),
+        role(FIELD_MANAGER, RULES),
         bind("ClusterRole", FIELD_MANAGER),
+        role(SECRETS_ROLE, SECRET_RULES),
+        bind("ClusterRole", SECRETS_ROLE),
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "Role",
@@ -143,6 +168,7 @@ pub fn objects() -> Vec<Value> {
         }),
         bind("Role", FIELD_MANAGER),
         deployment(),
+        budget(),
         policy(),
     ];
     objects.extend(aggregated);
@@ -176,6 +202,23 @@ fn policy() -> Value {
     })
 }
 
+/// Returns the budget of operators: one of the replicas stays available when Kubernetes nodes are drained.
+fn budget() -> Value {
+    json!({
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata(true),
+        "spec": { "minAvailable": 1, "selector": { "matchLabels": labels() } },
+    })
+}
+
+/// Returns the tolerations of operators. If a Kubernetes node stops responding, Kubernetes replaces its operator after
+/// this time; the default would be 300 s.
+fn tolerations() -> Value {
+    let toleration = |key: &str| json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": NODE_LOST_SECONDS });
+    json!(["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"].map(toleration))
+}
+
 fn deployment() -> Value {
     let version = env!("CARGO_PKG_VERSION");
     json!({
@@ -183,7 +226,7 @@ fn deployment() -> Value {
         "kind": "Deployment",
         "metadata": metadata(true),
         "spec": {
-            "replicas": 1,
+            "replicas": REPLICAS,
             "selector": { "matchLabels": labels() },
             "template": {
                 "metadata": {
@@ -196,6 +239,13 @@ fn deployment() -> Value {
                 },
                 "spec": {
                     "serviceAccountName": FIELD_MANAGER,
+                    "tolerations": tolerations(),
+                    "topologySpreadConstraints": [{
+                        "maxSkew": 1,
+                        "topologyKey": "kubernetes.io/hostname",
+                        "whenUnsatisfiable": "ScheduleAnyway",
+                        "labelSelector": { "matchLabels": labels() },
+                    }],
                     "securityContext": {
                         "runAsNonRoot": true,
                         "runAsUser": 65532,

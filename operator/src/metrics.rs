@@ -37,7 +37,25 @@ pub struct Metrics {
     duration: Histogram,
     requests: Family<RequestLabels, Counter>,
     leader: Gauge,
+    runs: Family<RunLabels, Counter>,
+    records_lost: Counter,
     federations: Federations,
+}
+
+/// The ways in which a run can end: the verdict, and the reason of the condition `Completed`.
+const ENDS: [(&str, &str); 6] = [
+    ("pass", "Pass"),
+    ("fail", "Fail"),
+    ("unknown", "Unknown"),
+    ("unknown", "DeadlineExceeded"),
+    ("unknown", "RecordLost"),
+    ("unknown", "RunFailed"),
+];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RunLabels {
+    verdict: &'static str,
+    reason: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -75,7 +93,16 @@ impl Default for Metrics {
         registry.register("api_requests", "Requests to the API server", requests.clone());
         let leader = Gauge::default();
         registry.register("leader", "1 if this operator holds the lease, otherwise 0", leader.clone());
-        Metrics { registry: root, reconciles, duration, requests, leader, federations }
+        let runs = Family::<RunLabels, Counter>::default();
+        // A counter that does not start at 0 hides its first increase.
+        for (verdict, reason) in ENDS {
+            drop(runs.get_or_create(&RunLabels { verdict, reason }));
+        }
+        registry.register("runs", "Runs that have ended", runs.clone());
+        let records_lost = Counter::default();
+        let help = "Runs whose record was lost, before or after the verdict";
+        registry.register("records_lost", help, records_lost.clone());
+        Metrics { registry: root, reconciles, duration, requests, leader, runs, records_lost, federations }
     }
 }
 
@@ -92,6 +119,17 @@ impl Metrics {
         self.requests.get_or_create(&RequestLabels { method: method.as_str().to_owned() }).inc();
     }
 
+    /// Counts the end of a run. A combination that is not known counts as `unknown` without a more precise reason.
+    pub fn ended(&self, verdict: &str, reason: &str) {
+        let known = ENDS.into_iter().find(|it| *it == (verdict, reason)).unwrap_or(ENDS[2]);
+        self.runs.get_or_create(&RunLabels { verdict: known.0, reason: known.1 }).inc();
+    }
+
+    /// Counts the loss of a run's record.
+    pub fn record_lost(&self) {
+        self.records_lost.inc();
+    }
+
     /// Exports the current status of a federation.
     pub fn show(&self, federation: &impl ResourceExt, status: &FederationStatus) {
         self.federations.show(federation, status);
@@ -100,6 +138,13 @@ impl Metrics {
     /// Removes the federation with this UID.
     pub fn forget(&self, uid: &str) {
         self.federations.forget(uid);
+    }
+
+    /// Returns all series as text.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("writing to a string never fails");
+        text
     }
 
     /// Records whether this operator is active or waiting for the lease.
@@ -147,11 +192,7 @@ impl Page {
     }
 
     fn text(&self) -> Bytes {
-        self.shared.text(|| {
-            let mut text = String::new();
-            encode(&mut text, &self.metrics.registry).expect("writing to a string never fails");
-            text
-        })
+        self.shared.text(|| self.metrics.text())
     }
 }
 
@@ -242,6 +283,9 @@ mod tests {
         metrics.reconciled(Duration::from_millis(3), false);
         metrics.requested(&http::Method::PATCH);
         metrics.lead(true);
+        metrics.ended("unknown", "DeadlineExceeded");
+        metrics.ended("from a foreign program", "anything");
+        metrics.record_lost();
         let mut federation = crate::reconcile::build::tests::quickstart();
         federation.metadata.uid = Some("1".into());
         let protocol = federation.spec.protocol.name();
@@ -254,14 +298,17 @@ mod tests {
         let info = format!(
             "faultline_federation_info{{namespace=\"experiments\",federation=\"quickstart\",protocol=\"{protocol}\"}} 1"
         );
-        let mut text = String::new();
-        encode(&mut text, &metrics.registry).expect("writing to a string never fails");
+        let text = metrics.text();
         for line in [
             "faultline_operator_reconciles_total{outcome=\"Done\"} 1",
             "faultline_operator_reconciles_total{outcome=\"Failed\"} 1",
             "faultline_operator_reconcile_duration_seconds_count 2",
             "faultline_operator_api_requests_total{method=\"PATCH\"} 1",
             "faultline_operator_leader 1",
+            "faultline_operator_runs_total{verdict=\"unknown\",reason=\"DeadlineExceeded\"} 1",
+            "faultline_operator_runs_total{verdict=\"unknown\",reason=\"Unknown\"} 1",
+            "faultline_operator_runs_total{verdict=\"fail\",reason=\"Fail\"} 0",
+            "faultline_operator_records_lost_total 1",
             &info,
             "faultline_federation_phase{namespace=\"experiments\",federation=\"quickstart\",phase=\"Running\"} 1",
             "faultline_federation_phase{namespace=\"experiments\",federation=\"quickstart\",phase=\"Pending\"} 0",
@@ -270,8 +317,7 @@ mod tests {
             assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
         }
         metrics.forget("1");
-        text.clear();
-        encode(&mut text, &metrics.registry).expect("writing to a string never fails");
+        let text = metrics.text();
         assert!(!text.contains("faultline_federation"), "a federation that is gone is not shown: {text}");
     }
 }

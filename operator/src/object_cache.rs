@@ -155,7 +155,8 @@ pub fn is_controlled<K: Resource>(object: &K, by: Option<&str>) -> bool {
     by.is_some() && controller(object).map(|it| it.uid.as_str()) == by
 }
 
-fn controller<K: Resource>(object: &K) -> Option<&OwnerReference> {
+/// Returns the controller of an object.
+pub fn controller<K: Resource>(object: &K) -> Option<&OwnerReference> {
     object.owner_references().iter().find(|it| it.controller == Some(true))
 }
 

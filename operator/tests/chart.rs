@@ -85,9 +85,49 @@ fn with_namespace_scope_nothing_is_granted_outside_the_namespace() {
     );
     let role = &rendered["Role faultline-operator-federations"];
     assert_eq!(role["rules"], json!(install::RULES));
+    assert_eq!(rendered["Role faultline-operator-secrets"]["rules"], json!(install::SECRET_RULES));
+    assert_eq!(rendered["RoleBinding faultline-operator-secrets"]["roleRef"]["kind"], "Role");
     let env = &rendered["Deployment faultline-operator"]["spec"]["template"]["spec"]["containers"][0]["env"];
     let watched = env.as_array().unwrap().iter().find(|it| it["name"] == "FAULTLINE_NAMESPACE");
     assert_eq!(watched.map(|it| &it["value"]), Some(&json!(install::NAMESPACE)));
+}
+
+#[test]
+#[ignore = "needs helm: run by the step `chart` of .ci/run"]
+fn access_to_secrets_can_be_limited_to_some_namespaces() {
+    let everywhere = rendered(&[]);
+    let role = &everywhere[&format!("ClusterRole {}", install::SECRETS_ROLE)];
+    assert_eq!(role["rules"], json!(install::SECRET_RULES));
+    assert!(everywhere.contains_key(&format!("ClusterRoleBinding {}", install::SECRETS_ROLE)));
+    let limited = objects(&template(&["--set", "rbac.secretNamespaces={a,b}"]));
+    let bindings = limited.iter().filter(|it| it["roleRef"]["name"] == install::SECRETS_ROLE);
+    let bindings: Vec<_> = bindings
+        .map(|it| (it["kind"].as_str().unwrap(), it["metadata"]["namespace"].as_str().unwrap()))
+        .collect();
+    assert_eq!(bindings, [("RoleBinding", "a"), ("RoleBinding", "b")]);
+}
+
+#[test]
+#[ignore = "needs helm: run by the step `chart` of .ci/run"]
+fn several_operators_are_the_default_only_for_the_whole_cluster() {
+    for (options, replicas) in [
+        ("scope=cluster", 2.0),
+        ("scope=namespace,crds.install=false", 1.0),
+        ("scope=cluster,replicas=0", 0.0),
+        ("scope=namespace,crds.install=false,replicas=3", 3.0),
+    ] {
+        let rendered = rendered(&["--set", options]);
+        assert_eq!(rendered["Deployment faultline-operator"]["spec"]["replicas"], replicas, "{options}");
+        assert_eq!(
+            rendered.contains_key("PodDisruptionBudget faultline-operator"),
+            replicas > 1.0,
+            "{options}"
+        );
+    }
+    let rendered =
+        rendered(&["--set", "operator.tolerations[0].key=a,operator.tolerations[0].operator=Exists"]);
+    let tolerations = &rendered["Deployment faultline-operator"]["spec"]["template"]["spec"]["tolerations"];
+    assert_eq!(tolerations.as_array().unwrap().len(), 3, "{tolerations}");
 }
 
 #[test]
@@ -123,7 +163,8 @@ fn the_roles_of_users_stay_if_the_definition_stays() {
         let roles: BTreeMap<_, _> =
             of_kind("ClusterRole").map(|it| (it["metadata"]["name"].as_str().unwrap(), it)).collect();
         assert!(!kept(roles["faultline-operator"]), "the operator's role belongs to the release");
-        assert_eq!(roles.len(), 1 + install::AGGREGATED.len());
+        assert!(!kept(roles[install::SECRETS_ROLE]));
+        assert_eq!(roles.len(), 2 + install::AGGREGATED.len());
         for install::Aggregated { of, rules } in install::AGGREGATED {
             let role = roles[format!("faultline-federations-{of}").as_str()];
             assert_eq!(role["rules"], json!(rules), "{of}");
@@ -220,6 +261,8 @@ fn numbers(value: &Value, path: &str) -> Vec<String> {
         "runAsUser",
         "runAsGroup",
         "minAvailable",
+        "maxSkew",
+        "tolerationSeconds",
         "sampleLimit",
         "labelLimit",
     ];

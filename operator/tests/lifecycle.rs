@@ -23,7 +23,7 @@ use faultline_api::supervision::{
 };
 use faultline_operator::cached_federation::CachedFederation;
 use faultline_operator::election::GRACE;
-use faultline_operator::install::RULES;
+use faultline_operator::install::{RULES, SECRET_RULES};
 use faultline_operator::metrics::Metrics;
 use faultline_operator::object_cache::{self, ObjectCache};
 use faultline_operator::reconcile::unreadable::unreadable;
@@ -46,6 +46,7 @@ const PODS: &str = "/api/v1/namespaces/experiments/pods";
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/experiments/events";
 const CLAIMS: &str = "/api/v1/namespaces/experiments/persistentvolumeclaims";
 const KEY: &str = "/api/v1/namespaces/experiments/secrets/quickstart-key";
+const BUDGET: &str = "/apis/policy/v1/namespaces/experiments/poddisruptionbudgets/quickstart-supervisor";
 const READER: &str = "/api/v1/namespaces/experiments/secrets/quickstart-reader";
 
 /// A supervisor with a status that the test sets.
@@ -340,6 +341,7 @@ fn pod(name: &str, set: &Value) -> Value {
             "name": name, "namespace": "experiments", "uid": format!("pod {number}"),
             "labels": set["spec"]["template"]["metadata"]["labels"], "ownerReferences": [owner],
         },
+        "spec": set["spec"]["template"]["spec"],
         "status": { "podIP": "127.0.0.1", "containerStatuses": [{
             "name": "faultline", "state": { "running": {} },
             "ready": true, "restartCount": 0, "image": "", "imageID": "",
@@ -348,7 +350,14 @@ fn pod(name: &str, set: &Value) -> Value {
 }
 
 fn supervisor_event(number: u64, reason: &str, text: &str) -> RunEvent {
-    RunEvent { number, at_seconds: None, reason: reason.into(), warning: false, text: text.into() }
+    RunEvent {
+        number,
+        at_seconds: None,
+        reason: reason.into(),
+        warning: false,
+        text: text.into(),
+        age_micros: None,
+    }
 }
 
 /// Runs a federation from `kubectl apply` to the verdict, with one or two reconciliations for each step.
@@ -391,6 +400,7 @@ async fn a_federation_is_created_followed_and_cleaned_up() {
         "PATCH /api/v1/namespaces/experiments/secrets/quickstart-process-keys".to_owned(),
         format!("PATCH {READER}"),
         "PATCH /apis/networking.k8s.io/v1/namespaces/experiments/networkpolicies/quickstart-pods".to_owned(),
+        format!("PATCH {BUDGET}"),
         "PATCH /api/v1/namespaces/experiments/configmaps/quickstart-federation".to_owned(),
     ];
     expected.extend(sets.map(|it| format!("PATCH {SETS}/{it}")));
@@ -1093,6 +1103,204 @@ async fn objects_that_new_pods_need_are_restored_and_reported() {
     }
 }
 
+impl World {
+    /// Looks again, after enough time for another search for misplaced pods.
+    async fn search(&self) {
+        let earlier = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
+        self.context.session(UID, |it| it.misplaced = Some((earlier, Vec::new())));
+        self.look().await.unwrap();
+    }
+}
+
+/// A StatefulSet that cannot create a pod because of its name reports nothing.
+#[tokio::test]
+async fn a_pod_of_another_owner_is_named_with_its_owner_and_not_deleted() {
+    let world = World::running(json!({})).await;
+    let path = format!("{PODS}/quickstart-paris-0");
+    let owner = json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "w", "controller": true });
+    for (owners, told) in
+        [(json!([owner]), "it belongs to the ReplicaSet web;"), (json!([]), "it has no owner;")]
+    {
+        let foreign = json!({ "metadata": {
+            "name": "quickstart-paris-0", "namespace": "experiments", "uid": "foreign", "ownerReferences": owners,
+        } });
+        world.server.put(&path, foreign.clone());
+        world.look().await.unwrap();
+        world.search().await;
+        assert_eq!(world.condition("PodsReady"), "False NameTaken");
+        let message = world.status().condition("PodsReady").unwrap().message.clone();
+        assert!(
+            message.starts_with("6 of 7 pods are running; the pod quickstart-paris-0 already"),
+            "{message}"
+        );
+        assert!(message.contains(told), "{message}");
+        assert_eq!(world.status().message, Some(message));
+        assert_eq!(world.server.get(&path), Some(foreign));
+    }
+    // Kubernetes would repeat its attempt only later, unless the set changes.
+    world.server.remove(&path);
+    let set = format!("{SETS}/quickstart-paris");
+    let woken = |world: &World| {
+        world.server.get(&set).unwrap()["metadata"]["annotations"]["faultline.dev/woken"].clone()
+    };
+    let seen = world.context.session(UID, |it| it.misplaced.clone()).unwrap().1;
+    let earlier = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
+    world.context.session(UID, |it| it.misplaced = Some((earlier, seen)));
+    assert!(woken(&world).is_null());
+    world.look().await.unwrap();
+    assert!(woken(&world).is_string());
+    world.make_pods();
+    world.look().await.unwrap();
+    assert_eq!(world.condition("PodsReady"), "True AllRunning");
+}
+
+/// Changes the labels of a pod of the federation. Its StatefulSet then gives up the pod, unless it ignores this label.
+fn relabel(world: &World, pod: &str, label: &str, value: Option<&str>) {
+    let path = format!("{PODS}/{pod}");
+    let mut changed = world.server.get(&path).unwrap();
+    let labels = changed["metadata"]["labels"].as_object_mut().unwrap();
+    labels.remove(label);
+    labels.extend(value.map(|it| (label.to_owned(), json!(it))));
+    if ["faultline.dev/uid", "faultline.dev/cluster"].contains(&label) {
+        changed["metadata"]["ownerReferences"] = json!([]);
+    }
+    world.server.put(&path, changed);
+}
+
+#[tokio::test]
+async fn a_pod_with_changed_labels_is_replaced() {
+    let changes = [
+        ("faultline.dev/uid", Some("another")),
+        ("faultline.dev/cluster", Some("another")),
+        ("app.kubernetes.io/managed-by", None),
+    ];
+    for (label, value) in changes {
+        let world = World::running(json!({})).await;
+        let path = format!("{PODS}/quickstart-paris-1");
+        relabel(&world, "quickstart-paris-1", label, value);
+        if label == "app.kubernetes.io/managed-by" {
+            // The watch does not show the pod any more.
+            let hidden = world.server.get(&path).unwrap();
+            world.server.remove(&path);
+            world.update_caches();
+            world.server.put(&path, hidden);
+            world.reconcile().await.unwrap();
+        } else {
+            world.look().await.unwrap();
+        }
+        assert!(world.server.get(&path).is_some(), "the pod may only be new");
+        let earlier = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
+        world.context.session(UID, |it| it.misplaced = Some((earlier, Vec::new())));
+        world.reconcile().await.unwrap();
+        assert_eq!(world.server.get(&path), None, "{label}");
+        let notes = world.notes();
+        let told =
+            notes.iter().filter(|it| it.starts_with("the labels of the pod quickstart-paris-1 were changed"));
+        assert_eq!(told.count(), 1, "{notes:?}");
+        world.make_pods();
+        world.look().await.unwrap();
+        assert_eq!(world.condition("PodsReady"), "True AllRunning");
+    }
+}
+
+#[tokio::test]
+async fn a_pod_with_changed_labels_does_not_outlive_the_federation() {
+    for is_readable in [true, false] {
+        let world = World::running(json!({})).await;
+        relabel(&world, "quickstart-paris-1", "faultline.dev/uid", Some("another"));
+        let foreign = format!("{PODS}/quickstart-rennes-0");
+        world
+            .server
+            .put(&foreign, json!({ "metadata": { "name": "quickstart-rennes-0", "uid": "foreign" } }));
+        world.delete_federation();
+        if !is_readable {
+            change(&world, 2, |spec| spec["clusters"] = json!("none"));
+        }
+        world.look().await.unwrap();
+        world.collect_garbage();
+        world.look().await.unwrap();
+        let finalizers = || world.server.get(FEDERATION).unwrap()["metadata"]["finalizers"].clone();
+        assert_eq!(finalizers(), json!(["faultline.dev/cleanup"]), "it waits for the pod");
+        assert_eq!(
+            world.status().message.as_deref(),
+            Some("waiting for the deletion of the pod quickstart-paris-1")
+        );
+        assert_eq!(world.server.paths(PODS), [foreign]);
+        world.look().await.unwrap();
+        assert_eq!(finalizers(), json!([]));
+    }
+}
+
+#[tokio::test]
+async fn a_supervisor_may_be_evicted_only_after_the_run() {
+    let mut world = World::new().await;
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    let allowed = |world: &World| world.server.get(BUDGET).unwrap()["spec"]["maxUnavailable"].clone();
+    assert_eq!(allowed(&world), 0);
+    run_to_the_verdict(&mut world, async |world| world.look().await.unwrap()).await;
+    assert_eq!(allowed(&world), 1);
+}
+
+#[tokio::test]
+async fn the_ends_of_runs_are_counted_once_by_verdict_and_reason() {
+    let count = |world: &World, line: &str| world.context.metrics.text().lines().any(|it| it == line);
+    let mut world = World::judged().await;
+    let passed = "faultline_operator_runs_total{verdict=\"pass\",reason=\"Pass\"} 1";
+    assert!(count(&world, passed) && count(&world, "faultline_operator_records_lost_total 0"));
+    world.look().await.unwrap();
+    assert!(count(&world, passed));
+    // The next operator does not count the run again, but counts the loss of its record.
+    world.restart();
+    let supervisor = format!("{PODS}/quickstart-supervisor-0");
+    world.server.remove(&supervisor);
+    world.make_pods();
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    assert_eq!(world.condition("Completed"), "True RecordLost");
+    // The cache may still contain an earlier status.
+    let mut federation = world.server.get(FEDERATION).unwrap();
+    let conditions = federation["status"]["conditions"].as_array_mut().unwrap();
+    conditions.iter_mut().find(|it| it["type"] == "Completed").unwrap()["reason"] = json!("Pass");
+    world.server.put(FEDERATION, federation);
+    world.look().await.unwrap();
+    assert!(count(&world, &passed.replace("} 1", "} 0")));
+    assert!(count(&world, "faultline_operator_records_lost_total 1"));
+
+    let world = World::running(json!({})).await;
+    world.supervisor.say(|it| {
+        it.phase = supervision::RunPhase::Completed;
+        it.verdict = Some(RunVerdict::Unknown);
+        it.exceeded_deadline = true;
+    });
+    world.look().await.unwrap();
+    assert_eq!(world.condition("Completed"), "True DeadlineExceeded");
+    assert!(count(
+        &world,
+        "faultline_operator_runs_total{verdict=\"unknown\",reason=\"DeadlineExceeded\"} 1"
+    ));
+}
+
+#[tokio::test]
+async fn a_federation_expires_some_time_after_its_run() {
+    let world = World::running(json!({ "ttlSecondsAfterFinished": 3600 })).await;
+    world.supervisor.say(|it| {
+        it.phase = supervision::RunPhase::Completed;
+        it.verdict = Some(RunVerdict::Pass);
+    });
+    world.look().await.unwrap();
+    world.server.writes();
+    assert_eq!(world.look_for_next().await.unwrap(), Action::requeue(Duration::from_secs(60)));
+    let mut federation = world.server.get(FEDERATION).unwrap();
+    let conditions = federation["status"]["conditions"].as_array_mut().unwrap();
+    let completed = conditions.iter_mut().find(|it| it["type"] == "Completed").unwrap();
+    completed["lastTransitionTime"] = json!("2026-01-01T00:00:00Z");
+    world.server.put(FEDERATION, federation);
+    world.server.writes();
+    world.look().await.unwrap();
+    assert_eq!(world.server.writes(), [format!("DELETE {FEDERATION}")]);
+}
+
 #[tokio::test]
 async fn a_federation_that_is_gone_without_its_finalizer_leaves_no_state() {
     let world = World::new().await;
@@ -1692,6 +1900,12 @@ async fn the_rights_are_those_that_are_used() {
     rare.look().await.unwrap();
     rare.collect_garbage();
     rare.look().await.unwrap();
+    // A federation that expires.
+    let mut expiring = World::new().await;
+    let mut federation = expiring.server.get(FEDERATION).unwrap();
+    federation["spec"]["kubernetes"] = json!({ "ttlSecondsAfterFinished": 0 });
+    expiring.server.put(FEDERATION, federation);
+    run_to_the_verdict(&mut expiring, async |world| world.look().await.unwrap()).await;
     // Requests made by the watches.
     let watching = ApiServer::default();
     let watched = |used: &BTreeSet<Right>| used.iter().filter(|it| it.2 == "watch").count() == 3;
@@ -1707,9 +1921,12 @@ async fn the_rights_are_those_that_are_used() {
     tokio::time::timeout(Duration::from_secs(30), run).await.expect("everything is watched");
 
     let used: BTreeSet<Right> =
-        [world.server.used(), rare.server.used(), watching.used()].into_iter().flatten().collect();
+        [world.server.used(), rare.server.used(), expiring.server.used(), watching.used()]
+            .into_iter()
+            .flatten()
+            .collect();
     let mut granted = BTreeSet::new();
-    for rule in RULES {
+    for rule in RULES.iter().chain(SECRET_RULES) {
         for resource in rule.resources {
             for verb in rule.verbs {
                 let right: Right = (rule.api_groups[0].into(), (*resource).into(), (*verb).into());

@@ -19,6 +19,15 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- end }}
 
+{{/* Number of operators. */}}
+{{- define "faultline.replicas" -}}
+{{- if kindIs "invalid" .Values.replicas -}}
+{{- ternary 2 1 (eq .Values.scope "cluster") -}}
+{{- else -}}
+{{- .Values.replicas -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Whether PodMonitors are created. */}}
 {{- define "faultline.monitored" -}}
 {{- if eq (toString .Values.metrics.podMonitor) "auto" -}}

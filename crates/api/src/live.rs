@@ -11,7 +11,7 @@ use crate::document::schema_of_spec;
 use crate::names::Names;
 use crate::parse::{Rejected, read};
 use crate::plan::plan;
-use crate::resource::{Federation, FederationSpec, difference_of_fields, stored};
+use crate::resource::{CANNOT_CHANGE, CHANGE_HELP, Federation, FederationSpec, difference_of_fields, stored};
 use crate::validate::{Problem, validate};
 
 /// Returns the changes that turn a federation running as `old` into `new`, in an order in which they can be applied.
@@ -97,8 +97,8 @@ pub fn changes_of_fixed_fields(old: &FederationSpec, new: &FederationSpec) -> Ve
     let fields = FIXED_FIELDS.into_iter();
     let changed = fields.filter(|(_, is_changed)| is_changed(old, new)).map(|(field, _)| Problem {
         path: format!("spec.{field}"),
-        message: format!("`{field}` cannot change while the federation runs"),
-        help: "change only `links`, `faults` or `pause`, or delete the federation and apply it again".into(),
+        message: format!("`{field}` {CANNOT_CHANGE}"),
+        help: CHANGE_HELP.into(),
     });
     let mut problems: Vec<Problem> = changed.collect();
     for (index, fault) in old.faults.iter().enumerate() {

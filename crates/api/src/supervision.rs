@@ -205,6 +205,9 @@ pub struct RunStatus {
     /// Verdict, once the record has been judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<RunVerdict>,
+    /// Whether the run exceeded its deadline.
+    #[serde(default)]
+    pub exceeded_deadline: bool,
     /// Reasons why the verdict is not `pass`.
     #[serde(deserialize_with = "first::<MAX_REASONS, _, _>")]
     pub reasons: Vec<String>,
@@ -365,6 +368,10 @@ pub struct RunEvent {
     pub warning: bool,
     /// Description, in one sentence.
     pub text: String,
+    /// Microseconds since the event occurred, when the status was sent. Clocks of different machines need not agree.
+    /// Absent in statuses of older supervisors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_micros: Option<u64>,
 }
 
 /// A request from the supervisor to its client.
@@ -501,6 +508,7 @@ mod tests {
             reason: String::new(),
             warning: false,
             text: String::new(),
+            age_micros: None,
         };
         let status = RunStatus {
             missing: vec![String::new(); 2 * MAX_PROCESSES],

@@ -1154,7 +1154,7 @@ impl Remark {
                 format!("wasteful: {} (and {more} more of this kind)", it.sentence(names))
             }
             Remark::EndedTogether { skew } => {
-                format!("cluster losses: all processes of a lost cluster ended within {skew}")
+                format!("cluster losses: all processes of a lost cluster stopped within {skew}")
             }
             Remark::WithoutEffect { fault, reason } => format!("{fault} had no effect: {reason}"),
             Remark::NotApplied { fault } => {

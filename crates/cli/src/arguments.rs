@@ -598,9 +598,9 @@ pub(crate) struct DoctorArguments {
     /// Choose the backend of the planned run
     #[arg(long, value_enum, default_value_t = Examined::Local)]
     pub(crate) backend: Examined,
-    /// Set the number of nodes of the planned run
-    #[arg(long, value_name = "N", default_value = "6", allow_negative_numbers = true, value_parser = nodes)]
-    pub(crate) nodes: NonZero<u32>,
+    /// Set the number of nodes of the planned run [default: those of the quick start]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = nodes)]
+    pub(crate) nodes: Option<NonZero<u32>>,
     /// Also check traffic control
     #[arg(long)]
     pub(crate) tc: bool,

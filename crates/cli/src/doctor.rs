@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use faultline_console::examination::{Examination, can, loading};
+use faultline_console::examination::{Examination, PlannedRun, can, loading};
 use faultline_shaper::Kernel;
 use faultline_tc::namespace::{MOST_PROCESSES, isolated};
 use faultline_tc::probe::{Ability, Probe};
@@ -28,8 +28,8 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, CommandError> 
     if arguments.image.is_some() {
         return Err(without_effect("--image", "kubernetes"));
     }
-    let nodes = u64::from(arguments.nodes.get());
-    this_machine(nodes).print(nodes, arguments.tc, arguments.format)
+    let planned = PlannedRun::of(arguments.nodes);
+    this_machine(planned.nodes()).print(planned, arguments.tc, arguments.format)
 }
 
 fn this_machine(nodes: u64) -> Examination {

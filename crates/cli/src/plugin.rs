@@ -62,7 +62,7 @@ pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, CommandError> {
 pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, CommandError> {
     let DoctorArguments { backend: _, nodes, tc, image, format, cluster } = arguments;
     let mut line = PluginCommand::of("doctor");
-    line.option("--nodes", Some(nodes.to_string()));
+    line.option("--nodes", nodes.map(|it| it.to_string()));
     line.option("--format", Some(format.as_str()));
     line.flag("--tc", (*tc).into());
     line.option("--image", image.as_ref());

@@ -25,6 +25,8 @@ pub const SCRAPES: &str = "faultline.dev/scrapes";
 /// Annotation of a stateful set: the hash of the set as last applied, so that the operator applies it again only after
 /// a change. After the run, a constant.
 pub const APPLIED: &str = "faultline.dev/applied";
+/// Annotation of a stateful set: the time at which the operator last asked Kubernetes to create its missing pods.
+pub const WOKEN: &str = "faultline.dev/woken";
 /// Finalizer of federations that the operator must still clean up.
 pub const FINALIZER: &str = "faultline.dev/cleanup";
 /// Annotation of a federation, and label of a probing pod: a random text that identifies the invocation of the command
@@ -35,6 +37,8 @@ pub const FIELD_MANAGER: &str = "faultline-operator";
 /// Entry of the [`reader`] secret: the
 /// [`reader_token`](faultline_api::supervision::reader_token) of the federation's key.
 pub const READER_TOKEN: &str = "token";
+/// Environment variable of a federation's pods: the federation's UID.
+pub const MARK: &str = "FAULTLINE_FEDERATION";
 /// The container that runs a node or the supervisor.
 pub const CONTAINER: &str = "faultline";
 /// The container that configures the kernel's traffic control for a node.

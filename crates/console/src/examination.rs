@@ -1,5 +1,8 @@
 //! Findings of `doctor` on this machine or on a Kubernetes cluster, and their output.
 
+use std::fmt;
+use std::num::NonZero;
+
 use faultline_report::explain::count;
 use faultline_tc::probe::Ability;
 use serde::Serialize;
@@ -47,6 +50,34 @@ struct Diagnosis<'a> {
     findings: &'a [Finding],
 }
 
+/// The size of the run for which `doctor` checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlannedRun(Option<NonZero<u32>>);
+
+impl PlannedRun {
+    /// Number of nodes of the quick start, which is the run that is meant if the user states no number.
+    const QUICK_START: u64 = 6;
+
+    /// Returns a run with this many nodes or, without a number, the quick start.
+    pub fn of(nodes: Option<NonZero<u32>>) -> PlannedRun {
+        PlannedRun(nodes)
+    }
+
+    /// Returns the number of nodes.
+    pub fn nodes(self) -> u64 {
+        self.0.map_or(PlannedRun::QUICK_START, |it| it.get().into())
+    }
+}
+
+impl fmt::Display for PlannedRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(_) => f.write_str(&count(self.nodes(), "node")),
+            None => f.write_str("the quick start"),
+        }
+    }
+}
+
 /// The results of an examination.
 pub struct Examination {
     /// The examined subject, as part of a sentence.
@@ -65,21 +96,22 @@ impl Examination {
         self.findings.iter().all(|it| it.state != CheckState::Fail)
     }
 
-    /// Prints the findings for a run with this many nodes. The exit status says whether the run is possible, with
+    /// Prints the findings for a planned run. The exit status says whether the run is possible, with
     /// traffic control if `needs_tc` is set.
     ///
     /// # Errors
     ///
     /// Fails if the output cannot be written.
-    pub fn print(&self, nodes: u64, needs_tc: bool, format: Format) -> Result<Exit, CommandError> {
+    pub fn print(&self, planned: PlannedRun, needs_tc: bool, format: Format) -> Result<Exit, CommandError> {
         let Examination { traffic_control, findings, .. } = self;
         let fit = self.is_fit() && (*traffic_control == Some(true) || !needs_tc);
         match format {
             Format::Json => {
+                let nodes = planned.nodes();
                 let diagnosis = Diagnosis { fit, nodes, traffic_control: *traffic_control, findings };
                 output::print(&output::json(&diagnosis))?;
             }
-            Format::Text => output::print(&text(self, nodes))?,
+            Format::Text => output::print(&text(self, planned))?,
         }
         Ok(if fit { Exit::Pass } else { Exit::Fail })
     }
@@ -111,7 +143,7 @@ pub fn loading(modules: &str) -> String {
     )
 }
 
-fn text(examination: &Examination, nodes: u64) -> String {
+fn text(examination: &Examination, planned: PlannedRun) -> String {
     let Examination { subject, by, traffic_control, findings } = examination;
     let mut text = String::new();
     for Finding { name, state, detail, remedy } in findings {
@@ -130,10 +162,24 @@ fn text(examination: &Examination, nodes: u64) -> String {
         Some(able) => format!(", and {} emulate links with traffic control ({by})", can(*able)),
         None => String::new(),
     };
-    text.push_str(&format!(
-        "\n{subject} {} run {}{links}.\n",
-        can(examination.is_fit()),
-        count(nodes, "node")
-    ));
+    text.push_str(&format!("\n{subject} {} run {planned}{links}.\n", can(examination.is_fit())));
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_number_of_nodes_that_was_requested_is_named() {
+        let subject = "This machine".to_owned();
+        let examination = Examination { subject, by: "", traffic_control: None, findings: Vec::new() };
+        let said = |nodes| text(&examination, PlannedRun::of(NonZero::new(nodes)));
+        assert_eq!(said(7), "\nThis machine can run 7 nodes.\n");
+        assert_eq!(said(0), "\nThis machine can run the quick start.\n");
+        let text = faultline_api::samples::sample("quickstart").expect("it is a sample").text;
+        let quick_start = faultline_api::parse("quickstart", text.as_bytes()).expect("it is valid");
+        let processes = faultline_api::Names::of(&quick_start.spec).processes().len() as u64;
+        assert_eq!(PlannedRun::of(None).nodes(), processes);
+    }
 }

@@ -112,9 +112,9 @@ Examples:
   kubectl faultline doctor --nodes 200 --tc
   kubectl faultline doctor --namespace experiments --format json")]
 pub(crate) struct DoctorArguments {
-    /// Check the capacity for a run with N nodes
-    #[arg(long, value_name = "N", default_value = "6", allow_negative_numbers = true, value_parser = nodes)]
-    pub(crate) nodes: NonZero<u32>,
+    /// Check the capacity for a run with N nodes [default: for the quick start]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = nodes)]
+    pub(crate) nodes: Option<NonZero<u32>>,
     /// Also check traffic control
     #[arg(long)]
     pub(crate) tc: bool,

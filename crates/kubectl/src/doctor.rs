@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use faultline_client::naming::{INVOCATION, NODE_IMAGE};
 use faultline_client::probe;
 use faultline_console::command_error::{CommandError, Exit};
-use faultline_console::examination::{CheckState, Examination, Finding, can};
+use faultline_console::examination::{CheckState, Examination, Finding, PlannedRun, can};
 use faultline_console::interrupt;
 use faultline_tc::probe::{Ability, Probe};
 use futures::{StreamExt, stream};
@@ -46,8 +46,7 @@ const OPERATORS: &str = "app.kubernetes.io/name=faultline,app.kubernetes.io/comp
 
 /// Executes `kubectl faultline doctor`.
 pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, CommandError> {
-    let nodes = u64::from(arguments.nodes.get());
-    examine(arguments)?.print(nodes, arguments.tc, arguments.format)
+    examine(arguments)?.print(PlannedRun::of(arguments.nodes), arguments.tc, arguments.format)
 }
 
 /// Examines whether a cluster can run federations and, on request, which features of link emulation its kernels
@@ -66,7 +65,7 @@ fn examine(arguments: &DoctorArguments) -> Result<Examination, CommandError> {
         findings.push(examiner.definition().await);
         findings.push(examiner.operator().await);
         findings.push(examiner.rights().await?);
-        let (hosts, found) = examiner.hosts(arguments.nodes.get().into()).await;
+        let (hosts, found) = examiner.hosts(PlannedRun::of(arguments.nodes)).await;
         findings.push(found);
         let mut traffic_control = None;
         if arguments.tc {
@@ -233,7 +232,7 @@ impl Examiner {
     }
 
     /// Finds the Kubernetes nodes that accept pods.
-    async fn hosts(&self, wanted: u64) -> (Vec<Node>, Finding) {
+    async fn hosts(&self, planned: PlannedRun) -> (Vec<Node>, Finding) {
         const NAME: &str = "nodes";
         let nodes = match Api::<Node>::all(self.client.clone()).list(&ListParams::default()).await {
             Ok(nodes) => nodes.items,
@@ -247,12 +246,12 @@ impl Examiner {
         let room: u64 = hosts.iter().map(pods_at_most).sum();
         let detail = format!("{} of {all} accept pods, at most {room} in total", hosts.len());
         // The supervisor also has a pod.
-        let finding = if room > wanted {
+        let finding = if room > planned.nodes() {
             ok(NAME, detail)
         } else {
             fail(
                 NAME,
-                format!("{detail}; `--nodes {wanted}` requires {} pods", wanted + 1),
+                format!("{detail}; to run {planned} requires {} pods", planned.nodes() + 1),
                 "use fewer nodes, or add Kubernetes nodes",
             )
         };

@@ -47,14 +47,26 @@ const REMOVED_WITHIN: Duration = Duration::from_secs(120);
 enum End {
     /// The record is available from this supervisor.
     Over(Box<Supervisor>),
-    /// There is no record, and there will be none.
+    /// The run has ended, and its record is lost.
+    Lost(CommandError),
+    /// There is no record, and there will be none, because the run did not end by itself.
     Without(CommandError),
 }
+
+/// Number of checks within which the operator should have reported the end of a run.
+const REPORT_LIMIT: u32 = 10;
 
 /// Executes `kubectl faultline run`.
 pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
     set_limit(arguments.memory)?;
     let federation = Source::of(arguments.file.as_deref())?.parse()?;
+    if arguments.repeat > 1 && expires_after(&federation).is_some() {
+        return Err(CommandError::input(miette!(
+            help = "remove the field, or use `--repeat 1`",
+            "`--repeat` requires the name again for each run, but `spec.kubernetes.ttlSecondsAfterFinished` keeps the \
+             federation"
+        )));
+    }
     let interrupted = interrupt::flag();
     let chosen =
         crate::block_on(async { ChosenCluster::of(&place(&arguments.cluster, &federation)?).await })?;
@@ -73,6 +85,11 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
         once(arguments, &chosen, with_seed(&federation, seed)?, dir, &interrupted)?;
         LocatedRecording::read(dir)
     })
+}
+
+/// Returns for how many seconds after its run a federation is to stay, if it is to stay.
+fn expires_after(federation: &Federation) -> Option<u32> {
+    federation.spec.kubernetes.as_ref()?.ttl_seconds_after_finished
 }
 
 /// Returns a copy of the federation with this seed. Fails if the seed is too large for a resource.
@@ -148,6 +165,7 @@ fn once(
                  the federation with `{deletion}`"
             ));
         })?;
+        let has_finished = !matches!(ended, End::Without(_));
         let fetched = match ended {
             End::Over(supervisor) => {
                 let transfer = async || unpack(&cluster, &supervisor, &federation, dir).await;
@@ -163,8 +181,22 @@ fn once(
                     fetched => fetched.map_err(without_verdict),
                 }
             }
-            End::Without(command_error) => Err(command_error),
+            End::Lost(command_error) | End::Without(command_error) => Err(command_error),
         };
+        if let Some(seconds) = expires_after(&federation).filter(|_| has_finished) {
+            anstream::eprintln!(
+                "the federation stays in the cluster until the operator deletes it, {seconds} s after the end of the run; \
+                 to delete it earlier, use `{deletion}`"
+            );
+            return fetched;
+        }
+        if has_finished {
+            // Otherwise, neither the operator's metrics nor its events would contain the verdict.
+            tokio::select! {
+                () = until_reported(&cluster, &federation, CHECK_EVERY) => {}
+                () = until_interrupted(interrupted) => {}
+            }
+        }
         if let Err(error) = remove(&cluster, &federation, interrupted, REMOVED_WITHIN).await {
             note(format_args!("the federation is still in the cluster; delete it with `{deletion}`"));
             return Err(error);
@@ -258,6 +290,33 @@ struct Seen {
     checks: u32,
 }
 
+/// Returns the status of a federation; `None` if it was deleted or is being deleted. Its messages may quote the
+/// supervisor.
+async fn status_of(
+    cluster: &KubernetesCluster,
+    federation: &Federation,
+) -> Result<Option<FederationStatus>, ClusterError> {
+    let there = cluster.find_outline(&name(federation)).await?;
+    let there = there.filter(|it| it.metadata.uid == federation.metadata.uid);
+    let there = there.filter(|it| it.metadata.deletion_timestamp.is_none());
+    Ok(there.map(|it| {
+        let mut status = it.status.unwrap_or_default();
+        let conditions = status.conditions.iter_mut().map(|it| &mut it.message);
+        status.message.iter_mut().chain(conditions).for_each(|it| *it = printable(it));
+        status
+    }))
+}
+
+/// Waits until the operator has reported the end of a run, but not for long: there may be no operator.
+async fn until_reported(cluster: &KubernetesCluster, federation: &Federation, check_every: Duration) {
+    for _ in 0..REPORT_LIMIT {
+        match status_of(cluster, federation).await {
+            Ok(Some(status)) if status.phase != Phase::Completed => sleep(check_every).await,
+            _ => return,
+        }
+    }
+}
+
 impl Watch<'_> {
     /// Shows the run until it has ended. Retries with increasing delays if the API server cannot be reached.
     async fn follow(&mut self) -> Result<End, CommandError> {
@@ -284,7 +343,7 @@ impl Watch<'_> {
     }
 
     async fn check(&mut self, seen: &mut Seen) -> Result<Option<End>, ClusterError> {
-        let Some(status) = self.resource().await? else {
+        let Some(status) = status_of(self.cluster, self.federation).await? else {
             let message = "another client deleted the federation from the cluster, and no record was fetched";
             return Ok(Some(End::Without(CommandError::machine(message))));
         };
@@ -302,7 +361,7 @@ impl Watch<'_> {
             return Ok(Some(End::Without(command_error)));
         }
         if let Some(lost) = status.condition(condition::COMPLETED).filter(|it| it.reason == "RecordLost") {
-            return Ok(Some(End::Without(CommandError::machine(&lost.message))));
+            return Ok(Some(End::Lost(CommandError::machine(&lost.message))));
         }
         let is_over_there = status.phase == Phase::Completed;
         if seen.supervisor.is_none() && (is_over_there || status.holds(condition::SUPERVISED)) {
@@ -346,27 +405,12 @@ impl Watch<'_> {
         }
         if is_over_there && seen.silent >= SILENT_LIMIT {
             if seen.is_lost {
-                return Ok(Some(End::Without(without_verdict(record_lost(self.federation)))));
+                return Ok(Some(End::Lost(without_verdict(record_lost(self.federation)))));
             }
             let message = "the run has ended, but its supervisor does not send the record";
             return Err(CommandError::machine(message).into());
         }
         Ok(None)
-    }
-
-    /// Returns the status of the resource; `None` if the resource was deleted or is being deleted. Its messages may quote
-    /// the supervisor.
-    async fn resource(&self) -> Result<Option<FederationStatus>, ClusterError> {
-        let name = self.federation.metadata.name.as_deref().unwrap_or_default();
-        let there = self.cluster.find_outline(name).await?;
-        let there = there.filter(|it| it.metadata.uid == self.federation.metadata.uid);
-        let there = there.filter(|it| it.metadata.deletion_timestamp.is_none());
-        Ok(there.map(|it| {
-            let mut status = it.status.unwrap_or_default();
-            let conditions = status.conditions.iter_mut().map(|it| &mut it.message);
-            status.message.iter_mut().chain(conditions).for_each(|it| *it = printable(it));
-            status
-        }))
     }
 
     fn say(&mut self, message: &str) {
@@ -586,7 +630,7 @@ pub(crate) mod tests {
         ];
         let (cluster, asked) = cluster(answers);
         let end = followed(&cluster, None).await;
-        let Ok(End::Without(command_error)) = end else { panic!("the run has ended without a record") };
+        let Ok(End::Lost(command_error)) = end else { panic!("the run has ended without a record") };
         assert_eq!(command_error.report.to_string(), "the record is lost");
         assert_eq!(asked.load(Ordering::Relaxed), 6);
     }
@@ -599,7 +643,7 @@ pub(crate) mod tests {
         }] }));
         let (cluster, asked) = cluster(vec![Answer::Object(changed), Answer::Object(lost())]);
         let end = followed(&cluster, None).await;
-        let Ok(End::Without(command_error)) = end else { panic!("the run has ended without a record") };
+        let Ok(End::Lost(command_error)) = end else { panic!("the run has ended without a record") };
         assert_eq!(command_error.report.to_string(), "the record is lost");
         assert_eq!(asked.load(Ordering::Relaxed), 2);
     }
@@ -614,7 +658,8 @@ pub(crate) mod tests {
             (rejected, "the operator rejected the federation: no\u{fffd}c"),
         ] {
             let (cluster, _) = cluster(vec![Answer::Object(status)]);
-            let Ok(End::Without(command_error)) = followed(&cluster, None).await else {
+            let Ok(End::Lost(command_error) | End::Without(command_error)) = followed(&cluster, None).await
+            else {
                 panic!("the run has ended without a record")
             };
             assert_eq!(command_error.report.to_string(), message);
@@ -746,7 +791,7 @@ pub(crate) mod tests {
             }
             other => panic!("the program requested {other}"),
         });
-        let Ok(End::Without(command_error)) = followed(&cluster, None).await else {
+        let Ok(End::Lost(command_error)) = followed(&cluster, None).await else {
             panic!("the run has ended without a record")
         };
         assert_eq!(command_error.report.to_string(), "the record is lost");
@@ -783,6 +828,22 @@ pub(crate) mod tests {
                 Ok(made) => assert!(is_ours && made.metadata.uid.as_deref() == Some("the uid")),
                 Err(error) => assert!(!is_ours && error.report.to_string().contains("already exists")),
             }
+        }
+    }
+
+    /// Otherwise, the operator's metrics might never contain the verdict.
+    #[tokio::test]
+    async fn the_operator_has_time_to_report_the_end_of_a_run() {
+        let phase = |phase: &str| Answer::Object(resource(json!({ "phase": phase })));
+        for (answers, expected) in [
+            (vec![phase("Running"), phase("Running"), phase("Completed")], 3),
+            (vec![phase("Running")], REPORT_LIMIT as usize),
+            (vec![Answer::Error(403, "Forbidden")], 1),
+        ] {
+            let (cluster, asked) = cluster(answers);
+            let federation: Federation = serde_json::from_value(resource(json!({}))).expect("a federation");
+            until_reported(&cluster, &federation, Duration::from_millis(1)).await;
+            assert_eq!(asked.load(Ordering::Relaxed), expected);
         }
     }
 

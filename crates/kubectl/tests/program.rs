@@ -59,6 +59,21 @@ fn a_memory_limit_that_no_run_can_stay_within_is_rejected_before_connecting_to_a
 }
 
 #[test]
+fn a_federation_that_stays_cannot_be_repeated() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("stays.yaml");
+    let text = std::fs::read_to_string("../../manifests/samples/ping-pong.yaml").unwrap();
+    std::fs::write(&file, format!("{text}\n  kubernetes: {{ ttlSecondsAfterFinished: 600 }}\n")).unwrap();
+    let said = refused(&["run", file.to_str().unwrap(), "--repeat", "2"]);
+    assert!(
+        said.contains("`spec.kubernetes.ttlSecondsAfterFinished`") && said.contains("--repeat 1"),
+        "{said}"
+    );
+    let said = refused(&["run", file.to_str().unwrap()]);
+    assert!(said.contains("cannot find a Kubernetes cluster"), "{said}");
+}
+
+#[test]
 fn completions_can_be_generated() {
     let output = program().args(["completions", "bash"]).output().unwrap();
     assert!(output.status.success());

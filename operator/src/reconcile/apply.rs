@@ -10,6 +10,7 @@ use http::StatusCode;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy};
 use kube::core::PartialObjectMeta;
 use kube::{Api, Resource, ResourceExt};
@@ -21,6 +22,7 @@ use thiserror::Error;
 use super::build::{Desired, Drift, SupervisorRequest};
 use super::dereference::{Observed, find_supervisor};
 use super::keys::{self, KeyError};
+use super::misplaced::{self, Misplaced};
 use super::validate::Validated;
 use crate::controller::Context;
 use crate::object_cache::{self, OwnedObjects};
@@ -41,6 +43,8 @@ pub struct Applied {
     pub obstacle: Option<Obstacle>,
     /// Changes by other clients that the operator has reverted.
     pub repaired: Vec<Drift>,
+    /// Pods of the federation that the operator deleted because another client changed their labels.
+    pub removed: Vec<Misplaced>,
     /// Objects that the operator recreated after another client deleted them.
     pub restored: Vec<Restored>,
     /// The reason why the supervisor cannot read the changed spec, if it cannot.
@@ -119,12 +123,25 @@ pub async fn apply(
             obstacle = make_policy(federation, &desired, context).await?;
         }
     }
+    if desired.drifted.iter().any(|it| it.is_end_of_run) {
+        // Nothing waits for this object.
+        make_object(federation, &desired.budget, context).await?;
+    }
     for drift in &desired.drifted {
         scale(federation, drift, context).await?;
     }
+    for set in &observed.misplaced.unblocked {
+        wake(federation, set, context).await?;
+    }
+    let mut removed = observed.misplaced.found.clone();
+    removed.retain(|it| it.is_ours() && !it.is_ending);
+    for Misplaced { pod, uid, .. } in &removed {
+        delete_pod(federation, pod, uid, None, context).await?;
+    }
+    misplaced::deleted(federation, &removed, context);
     let unread_change = update_supervisor(federation, observed, &desired, context).await?;
     let repaired = desired.drifted.into_iter().filter(|it| !it.is_end_of_run).collect();
-    Ok(Applied { obstacle, repaired, restored, unread_change })
+    Ok(Applied { obstacle, repaired, removed, restored, unread_change })
 }
 
 /// Returns whether pods of a federation are missing or not running.
@@ -159,6 +176,7 @@ async fn restore(
         restored.extend(restore_object(federation, &secret, context).await?);
     }
     restored.extend(restore_object(federation, &desired.policy, context).await?);
+    restored.extend(restore_object(federation, &desired.budget, context).await?);
     // The file contains the federation as it was initially, so the file cannot be restored once the federation has
     // changed.
     if federation.metadata.generation.is_some_and(|it| it <= 1) {
@@ -206,8 +224,21 @@ pub async fn add_finalizer(federation: &Federation, context: &Context) -> Result
     change_finalizers(federation, finalizers, context).await
 }
 
+/// Deletes a federation, unless it has been replaced.
+///
+/// # Errors
+///
+/// Fails if the API server refuses the deletion.
+pub async fn delete_federation(federation: &Federation, context: &Context) -> Result<(), ApplyError> {
+    let federations: Api<Federation> =
+        Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
+    let name = federation.name_any();
+    let deleted = federations.delete(&name, &exactly(federation.uid())).await;
+    ignore_missing(deleted).map_err(|it| ApplyError::Delete(name, it))
+}
+
 /// Deletes the objects of a federation that is being deleted. Returns those that still exist; once there are none,
-/// the federation is deleted as well.
+/// the federation is deleted as well. `pods` are the names of its pods, as far as they are known.
 ///
 /// A set is deleted in the foreground: it stays until its pods are gone, so that a remaining pod always has a chain
 /// of controllers.
@@ -215,7 +246,11 @@ pub async fn add_finalizer(federation: &Federation, context: &Context) -> Result
 /// # Errors
 ///
 /// Fails if a request to the API server fails.
-pub async fn delete<F>(federation: &F, context: &Context) -> Result<Vec<String>, ApplyError>
+pub async fn delete<F>(
+    federation: &F,
+    pods: impl Iterator<Item = String>,
+    context: &Context,
+) -> Result<Vec<String>, ApplyError>
 where
     F: Resource<DynamicType = ()>,
 {
@@ -252,6 +287,19 @@ where
             }
         })
         .await?;
+    }
+    // Pods whose labels were changed have no owner that is deleted with them.
+    if left.is_empty() {
+        let names = pods.map(|it| (it, None)).collect();
+        let found = misplaced::with_names(federation, names, context).await.map_err(ApplyError::List)?;
+        let pods: Api<Pod> = Api::namespaced(context.client.clone(), &namespace);
+        for Misplaced { pod, uid, is_ending, .. } in found.into_iter().filter(Misplaced::is_ours) {
+            if !is_ending {
+                ignore_missing(pods.delete(&pod, &exactly(Some(uid))).await)
+                    .map_err(|it| ApplyError::Delete(pod.clone(), it))?;
+            }
+            left.push(format!("the pod {pod}"));
+        }
     }
     if left.is_empty() {
         let finalizers =
@@ -314,6 +362,9 @@ async fn make(
         }
     }
     if let Some(obstacle) = make_policy(federation, desired, context).await? {
+        return Ok(Some(obstacle));
+    }
+    if let Some(obstacle) = make_object(federation, &desired.budget, context).await? {
         return Ok(Some(obstacle));
     }
     if let Some(obstacle) = make_file(federation, &desired.file, context).await? {
@@ -486,6 +537,19 @@ async fn scale(federation: &Federation, drift: &Drift, context: &Context) -> Res
     ignore_missing(scaled).map_err(|it| ApplyError::Make(drift.set.clone(), it))
 }
 
+/// Changes a set, so that Kubernetes creates its missing pods now. After many failures, its next attempt could be
+/// minutes away.
+async fn wake(federation: &Federation, set: &str, context: &Context) -> Result<(), ApplyError> {
+    let sets: Api<StatefulSet> =
+        Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
+    let now = Timestamp::now().to_string();
+    let patch = json!({ "metadata": { "annotations": { naming::WOKEN: now } } });
+    let parameters =
+        PatchParams { field_manager: Some(naming::FIELD_MANAGER.into()), ..PatchParams::default() };
+    let woken = sets.patch(set, &parameters, &Patch::Merge(patch)).await;
+    ignore_missing(woken).map_err(|it| ApplyError::Make(set.to_owned(), it))
+}
+
 /// Returns an obstacle if an object with the desired name belongs to another owner.
 fn taken<K: Resource<DynamicType = ()>>(
     federation: &Federation,
@@ -495,9 +559,13 @@ fn taken<K: Resource<DynamicType = ()>>(
     (!object_cache::belongs(there, federation)).then(|| Obstacle {
         reason: "NameTaken",
         message: format!(
-            "the {kind} {} already exists, but does not belong to this federation; delete it, or rename the \
+            "the {kind} {} already exists, but does not belong to this federation: it {}; delete it, or rename the \
              federation",
-            there.name_any()
+            there.name_any(),
+            object_cache::controller(there).map_or_else(
+                || "has no owner".to_owned(),
+                |it| format!("belongs to the {} {}", it.kind, it.name)
+            )
         ),
     })
 }
@@ -598,7 +666,10 @@ async fn delete_pod(
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), &namespace);
     if let Some(claim) = claim {
         // The cache may lag behind. The claim would then be that of the pod's successor.
-        let there = find_by_name(&pods, pod).await?.filter(|it| it.uid().as_deref() == Some(uid));
+        let there = find_by_name(&pods, pod)
+            .await
+            .map_err(ApplyError::List)?
+            .filter(|it| it.uid().as_deref() == Some(uid));
         let Some(there) = there else { return Ok(()) };
         delete_claim(federation, &there, claim, context).await?;
     }
@@ -615,7 +686,7 @@ async fn delete_claim(
 ) -> Result<(), ApplyError> {
     let claims: Api<PersistentVolumeClaim> =
         Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
-    let Some(there) = find_by_name(&claims, claim).await? else { return Ok(()) };
+    let Some(there) = find_by_name(&claims, claim).await.map_err(ApplyError::List)? else { return Ok(()) };
     if !object_cache::is_claim_of(&there, pod) {
         return Err(ApplyError::ForeignClaim(claim.to_owned()));
     }
@@ -625,12 +696,12 @@ async fn delete_claim(
 
 /// Returns the object with this name as it is now, not as it is in a cache. The operator may list pods and claims, but
 /// not get them.
-async fn find_by_name<K>(api: &Api<K>, name: &str) -> Result<Option<K>, ApplyError>
+pub(super) async fn find_by_name<K>(api: &Api<K>, name: &str) -> kube::Result<Option<K>>
 where
     K: Clone + Debug + DeserializeOwned + Resource<DynamicType = ()>,
 {
     let with_name = ListParams::default().fields(&format!("metadata.name={name}"));
-    let found = api.list(&with_name).await.map_err(ApplyError::List)?;
+    let found = api.list(&with_name).await?;
     Ok(found.items.into_iter().find(|it| it.name_any() == name))
 }
 

@@ -7,14 +7,16 @@ use faultline_api::resource::{
 use faultline_api::supervision::{self, ClusterState, RunEvent, RunStatus, RunVerdict, Shaping};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use k8s_openapi::jiff::SignedDuration;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
-use super::apply::{Applied, Obstacle, Restored, exceeds_quota};
+use super::advice::refusal;
+use super::apply::{Applied, Obstacle, Restored};
 use super::build;
 use super::build::Drift;
 use super::dereference::{LinkSummary, Observed, RECORD_LOST, Supervision, is_known};
 use super::has_begun;
+use super::misplaced::{Misplaced, Origin};
 use super::validate::{Refusal, Validated};
 use crate::naming;
 
@@ -86,6 +88,8 @@ pub struct NewEvent {
     pub note: String,
     /// Whether the event is a warning.
     pub warning: bool,
+    /// Time at which the event occurred; `None` if it was found only now.
+    pub at: Option<Timestamp>,
 }
 
 /// Returns the status, and the events to report.
@@ -179,6 +183,11 @@ impl<'a> Report<'a> {
 
     fn deleting(&mut self, left: &[String]) {
         self.status.phase = Phase::Deleting;
+        for kind in [condition::PODS_READY, condition::SUPERVISED, condition::RUNNING] {
+            if self.status.condition(kind).is_some_and(|it| it.status != "False") {
+                self.condition(kind, "False", "Deleting", "the federation is being deleted");
+            }
+        }
         self.set_message(&match left {
             [] => "waiting for the deletion of all objects".to_owned(),
             [only] => format!("waiting for the deletion of {only}"),
@@ -252,6 +261,19 @@ impl<'a> Report<'a> {
                 reason: "DriftRepaired".into(),
                 note,
                 warning: true,
+                at: None,
+            });
+        }
+        for Misplaced { pod, uid, .. } in &applied.removed {
+            self.new_events.push(NewEvent {
+                name: self.event_name(&format!("{pod} removed as {uid}")),
+                reason: "DriftRepaired".into(),
+                note: format!(
+                    "the labels of the pod {pod} were changed, so its StatefulSet could not replace or keep it; the \
+                     operator deleted the pod, and its process begins a new life in another one"
+                ),
+                warning: true,
+                at: None,
             });
         }
         for Restored { object, uid } in &applied.restored {
@@ -260,6 +282,7 @@ impl<'a> Report<'a> {
                 reason: "ObjectRestored".into(),
                 note: format!("{object} was deleted although pods still need it; the operator restored it"),
                 warning: true,
+                at: None,
             });
         }
     }
@@ -315,6 +338,7 @@ impl<'a> Report<'a> {
                 reason: CHANGE_REFUSED.into(),
                 note: shortened(&message, MAX_NOTE),
                 warning: true,
+                at: None,
             });
         }
     }
@@ -368,7 +392,8 @@ impl<'a> Report<'a> {
         let refused = observed.refused.as_ref().map(|message| refusal(&observed.federation, message));
         let stuck = || observed.pods.values().find_map(|it| obstacle(it, &self.now));
         let slow = || observed.pods.values().find_map(|it| not_starting(it, &self.now));
-        let obstacle = applied.obstacle.clone().or(refused).or_else(stuck).or_else(slow);
+        let occupied = || observed.misplaced.found.iter().find_map(occupied);
+        let obstacle = applied.obstacle.clone().or_else(occupied).or(refused).or_else(stuck).or_else(slow);
         let obstacle = obstacle.filter(|_| up < wanted);
         match obstacle {
             Some(Obstacle { reason, message }) => {
@@ -495,14 +520,19 @@ impl<'a> Report<'a> {
         self.status.worst_skew_micros = micros(faults.worst_skew_micros);
         self.status.worst_latency_micros = micros(faults.worst_latency_micros);
         self.status.rollbacks = Some(said.rollbacks);
-        self.links(said, links);
+        self.links(validated, said, links);
         self.run(validated, said, phase);
     }
 
-    fn links(&mut self, said: &RunStatus, links: &LinkSummary) {
+    fn links(&mut self, validated: &Validated, said: &RunStatus, links: &LinkSummary) {
+        use supervision::RunPhase;
         let LinkSummary { measured, as_requested, unmeasured, worst } = links;
         let Emulated { word, reason, sentence } = emulated(said.shaping.as_ref());
-        self.status.shaping = Some(word.into());
+        let early = matches!(said.phase, RunPhase::Gathering | RunPhase::Measuring) && *measured == 0;
+        // The pods report only at their start what their kernels support.
+        let kubernetes = validated.federation.spec.kubernetes.as_ref();
+        let is_open = early && kubernetes.is_some_and(|it| it.links == Some(Emulation::Tc));
+        self.status.shaping = (!is_open).then(|| word.into());
         let mut message =
             format!("{sentence}; the delay is as requested on {as_requested} of {measured} measured links");
         if let Some((worst, off)) = worst {
@@ -524,8 +554,6 @@ impl<'a> Report<'a> {
             () => ("False", "NotAsRequested"),
         };
         if status == "Unknown" {
-            use supervision::RunPhase;
-            let early = matches!(said.phase, RunPhase::Gathering | RunPhase::Measuring);
             message = if early {
                 "the links will be measured once all processes are ready"
             } else {
@@ -590,6 +618,7 @@ impl<'a> Report<'a> {
         let reason = match (phase, verdict) {
             (RunPhase::Failed, _) => "RunFailed",
             (_, RunVerdict::Pass) => "Pass",
+            (_, RunVerdict::Unknown) if said.exceeded_deadline => "DeadlineExceeded",
             (_, RunVerdict::Unknown) => "Unknown",
             (_, RunVerdict::Fail) => "Fail",
         };
@@ -633,11 +662,20 @@ impl<'a> Report<'a> {
                 reason: shortened(&event.reason, MAX_REASON),
                 note: shortened(&format!("{at}{}", event.text), MAX_NOTE),
                 warning: event.warning,
+                at: self.occurred(event),
             });
         }
         self.status.last_event = Some(i64::try_from(seen).unwrap_or(i64::MAX));
         self.set_message(&last.text);
         seen < newest
+    }
+
+    /// Returns the time at which a supervisor's event occurred, if the supervisor says so.
+    fn occurred(&self, event: &RunEvent) -> Option<Timestamp> {
+        let age = SignedDuration::from_micros(i64::try_from(event.age_micros?).ok()?);
+        let at = self.now.0.checked_sub(age).ok()?;
+        let created = self.metadata.creation_timestamp.as_ref().map(|it| it.0);
+        Some(created.map_or(at, |it| at.max(it)))
     }
 
     /// Sets the status message to what matters most to the user, such as an obstacle or a refused change.
@@ -655,7 +693,11 @@ impl<'a> Report<'a> {
         if self.status.phase == Phase::Linking && self.is_to_pause {
             self.set_message(READY_BUT_PAUSED);
         }
-        if self.status.phase < Phase::Linking || !matches!(observed.supervision, Supervision::Known(_)) {
+        let lacks_pods = self.status.condition(condition::PODS_READY);
+        let lacks_pods = lacks_pods.is_some_and(|it| it.status == "False" && it.reason != "Starting");
+        let is_starting = self.status.phase < Phase::Linking;
+        let is_unsupervised = !matches!(observed.supervision, Supervision::Known(_));
+        if is_starting || is_unsupervised || lacks_pods && self.status.phase < Phase::Completed {
             let kind = match observed.supervision {
                 Supervision::Silent(_) => condition::SUPERVISED,
                 _ if self.status.holds(condition::PODS_READY) => condition::RUNNING,
@@ -703,6 +745,7 @@ impl<'a> Report<'a> {
             reason: reason.into(),
             note: shortened(note, MAX_NOTE),
             warning,
+            at: None,
         });
     }
 
@@ -710,33 +753,6 @@ impl<'a> Report<'a> {
         let uid = self.metadata.uid.as_deref().unwrap_or_default();
         blake3::hash(format!("{uid} {what}").as_bytes()).to_hex()[..16].to_owned()
     }
-}
-
-/// Explains the API server's refusal of a pod, and suggests a remedy.
-fn refusal(federation: &Federation, message: &str) -> Obstacle {
-    let kubernetes = federation.spec.kubernetes.as_ref();
-    let shapes = kubernetes.is_some_and(|it| it.links == Some(Emulation::Tc));
-    if message.contains("PodSecurity") && shapes {
-        let namespace = federation.namespace().unwrap_or_default();
-        let remedy = format!(
-            "traffic control requires pods with NET_ADMIN: label the namespace with `kubectl label --overwrite \
-             namespace {namespace} pod-security.kubernetes.io/enforce=privileged`, or set spec.kubernetes.links \
-             to inNode"
-        );
-        return Obstacle { reason: "PodSecurity", message: format!("{remedy}; {message}") };
-    }
-    let reason = if message.contains("PodSecurity") {
-        "PodSecurity"
-    } else if exceeds_quota(message) {
-        let remedy = "use fewer nodes, reduce spec.kubernetes.resources, or raise the ResourceQuota";
-        return Obstacle { reason: "Quota", message: format!("{remedy}; {message}") };
-    } else if message.contains("usage per") || message.contains("limit to request ratio") {
-        let remedy = "change spec.kubernetes.resources, or the LimitRange of the namespace";
-        return Obstacle { reason: "LimitRange", message: format!("{remedy}; {message}") };
-    } else {
-        "Refused"
-    };
-    Obstacle { reason, message: message.to_owned() }
 }
 
 /// How links are emulated.
@@ -786,6 +802,15 @@ fn obstacle(pod: &Pod, now: &Time) -> Option<Obstacle> {
         "RunContainerError",
         "CrashLoopBackOff",
     ];
+    if build::has_lost_node(pod) {
+        let node = pod.spec.as_ref().and_then(|it| it.node_name.as_deref()).unwrap_or("(unknown)");
+        let message = format!(
+            "{} runs on the Kubernetes node {node}, which does not respond; if this node is gone for good, delete the \
+             Node",
+            pod.name_any()
+        );
+        return Some(Obstacle { reason: "NodeNotReady", message });
+    }
     // This time includes the grace period.
     if pod.metadata.deletion_timestamp.as_ref().is_some_and(|it| is_long_ago(it, now)) {
         let name = pod.name_any();
@@ -815,6 +840,17 @@ fn obstacle(pod: &Pod, now: &Time) -> Option<Obstacle> {
         reason,
         message: format!("{}: {}", pod.name_any(), waiting.message.clone().unwrap_or(why)),
     })
+}
+
+/// Returns the obstacle that a pod of another owner is for the pod of the same name.
+fn occupied(misplaced: &Misplaced) -> Option<Obstacle> {
+    let Misplaced { pod, origin: Origin::Elsewhere(owner), .. } = misplaced else { return None };
+    let owner = owner.as_ref().map_or_else(|| "has no owner".to_owned(), |it| format!("belongs to {it}"));
+    let message = format!(
+        "the pod {pod} already exists, but does not belong to this federation: it {owner}; delete it, or give the \
+         federation another name"
+    );
+    Some(Obstacle { reason: "NameTaken", message })
 }
 
 fn is_long_ago(time: &Time, now: &Time) -> bool {

@@ -20,6 +20,7 @@ use thiserror::Error;
 use super::assess::shortened;
 use super::build;
 use super::keys::{self, KeyError, KnownKey};
+use super::misplaced;
 use super::update_status::EventAllowance;
 use crate::controller::Context;
 use crate::object_cache::{OwnedObjects, is_controlled};
@@ -53,6 +54,8 @@ pub struct Observed {
     pub pushed: Option<Places>,
     /// Reason why a set could not create its pods, in the words of the API server.
     pub refused: Option<String>,
+    /// Pods that have the names of missing ones.
+    pub misplaced: misplaced::Search,
     /// Number of the supervisor's events that may still become Kubernetes events.
     pub event_allowance: usize,
 }
@@ -107,6 +110,9 @@ pub enum DereferenceError {
     /// The events of a set that lacks pods could not be read.
     #[error("cannot read the events of {0}: {1}")]
     Events(String, #[source] kube::Error),
+    /// The pods could not be listed.
+    #[error("cannot list pods: {0}")]
+    Pods(#[from] kube::Error),
 }
 
 impl Observed {
@@ -120,6 +126,7 @@ impl Observed {
             links: LinkSummary::default(),
             pushed: None,
             refused: None,
+            misplaced: misplaced::Search::default(),
             event_allowance: EventAllowance::default().left(Instant::now()),
         }
     }
@@ -214,6 +221,7 @@ pub async fn dereference(
     (observed.pushed, observed.event_allowance) =
         context.session(&uid, |it| (it.pushed.clone(), it.events.left(Instant::now())));
     observed.refused = refused(&observed, context).await?;
+    observed.misplaced = misplaced::in_place_of_missing(&observed, made, context).await?;
     Ok(observed)
 }
 

@@ -10,12 +10,14 @@
 //!
 //! State that is kept between reconciliations can be reconstructed: the operator may stop between any two writes.
 
+mod advice;
 pub mod apply;
 pub mod assess;
 pub mod build;
 pub mod dereference;
 pub mod keys;
 pub mod made;
+pub mod misplaced;
 pub mod unreadable;
 pub mod update_status;
 pub mod validate;
@@ -24,7 +26,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use faultline_api::Federation;
-use faultline_api::resource::Phase;
+use faultline_api::resource::{Phase, condition};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use thiserror::Error;
@@ -171,6 +174,11 @@ async fn reconcile_steps(
         let observed = dereference::Observed::of(federation);
         return Ok(after(update_status(&observed, &rejected(refusal), context).await?));
     }
+    let expiry = expiry(&federation, &made);
+    if expiry == Some(Duration::ZERO) {
+        apply::delete_federation(&federation, context).await?;
+        return Ok(Action::await_change());
+    }
     let observed = dereference::dereference(&federation, &made, context).await?;
     let validated = match validate(&observed, &made, changed, context) {
         Ok(validated) => validated,
@@ -186,7 +194,18 @@ async fn reconcile_steps(
     let next = next_reconciliation(&observed, &applied);
     let situation = Situation::Accepted { validated: Box::new(validated), applied };
     let unsaid = update_status(&observed, &situation, context).await?;
-    Ok(after(next.into_iter().chain(unsaid).min()))
+    Ok(after(next.into_iter().chain(unsaid).chain(expiry).min()))
+}
+
+/// Returns the time until a federation whose run has ended is to be deleted; `None` if its run has not ended, or if it is
+/// to stay.
+fn expiry(federation: &Federation, made: &Federation) -> Option<Duration> {
+    let limit = made.spec.kubernetes.as_ref()?.ttl_seconds_after_finished?;
+    let status = federation.status.as_ref().filter(|it| it.phase == Phase::Completed)?;
+    let ended = status.condition(condition::COMPLETED).filter(|it| it.status == "True")?;
+    let since = Timestamp::now().duration_since(ended.last_transition_time.0);
+    let left = SignedDuration::from_secs(limit.into()) - since;
+    Some(Duration::try_from(left).unwrap_or_default())
 }
 
 fn rejected(refusal: Refusal) -> Situation {
@@ -279,7 +298,10 @@ async fn delete(federation: Arc<Federation>, context: &Context) -> Result<Action
     if !federation.finalizers().iter().any(|it| it == naming::FINALIZER) {
         return Ok(Action::await_change());
     }
-    let left = apply::delete(&*federation, context).await?;
+    // The pods of a federation that is too large for any operator were never created.
+    let fits = validate::fits_any_operator(&federation).is_ok();
+    let pods = fits.then(|| build::pod_names(&federation).map(|(_, pod)| pod)).into_iter().flatten();
+    let left = apply::delete(&*federation, pods, context).await?;
     if left.is_empty() {
         context.forget(&federation.uid().unwrap_or_default());
         return Ok(Action::await_change());

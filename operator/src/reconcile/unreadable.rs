@@ -89,7 +89,12 @@ async fn delete(federation: &CachedFederation, context: &Context) -> Result<Acti
     if !federation.finalizers().iter().any(|it| it == naming::FINALIZER) {
         return Ok(Action::await_change());
     }
-    let left = apply::delete(federation, context).await?;
+    // Without a spec, only the pods of clusters and of the supervisor are known.
+    let status = federation.status().ok().flatten().unwrap_or_default();
+    let clusters = status.clusters.into_iter().map(|it| (naming::set(federation, &it.name), it.nodes));
+    let sets = clusters.chain([(naming::supervisor(federation), 1)]);
+    let pods = sets.flat_map(|(set, nodes)| (0..nodes).map(move |it| format!("{set}-{it}")));
+    let left = apply::delete(federation, pods, context).await?;
     if left.is_empty() {
         context.forget(&federation.uid().unwrap_or_default());
         return Ok(Action::await_change());

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use faultline_api::Federation;
-use faultline_api::resource::FederationStatus;
+use faultline_api::resource::{FederationStatus, condition};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -20,7 +20,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::assess::{self, BasicSituation, NewEvent, Situation};
-use super::dereference::Observed;
+use super::dereference::{Observed, RECORD_LOST};
 use crate::cached_federation::CachedFederation;
 use crate::controller::Context;
 use crate::naming;
@@ -103,7 +103,10 @@ async fn publish<F: Resource<DynamicType = ()>>(
     // Readers order events by their times.
     let events = new_events.iter().zip(0..);
     let mut events: VecDeque<Event> = events
-        .map(|(it, place)| event(federation, it, now + Duration::from_micros(place), context))
+        .map(|(it, place)| {
+            let at = it.at.unwrap_or(now) + Duration::from_micros(place);
+            event(federation, it, at, context)
+        })
         .collect();
     let count = events.len();
     // Events come first: the status records which of them have been reported, and an event that is reported
@@ -112,6 +115,7 @@ async fn publish<F: Resource<DynamicType = ()>>(
         report(federation, &mut events, context).await;
     }
     write(federation, &status, context).await?;
+    count_end(&uid, before, &status, context);
     Ok(context.session(&uid, |it| {
         let now = Instant::now();
         it.statuses.written(now);
@@ -119,6 +123,23 @@ async fn publish<F: Resource<DynamicType = ()>>(
         it.unreported.keep(events, now);
         it.unreported.wait(now)
     }))
+}
+
+/// Counts the end of a run, and the loss of its record, once each.
+fn count_end(uid: &str, before: Option<&FederationStatus>, after: &FederationStatus, context: &Context) {
+    let end = |of: &FederationStatus| {
+        of.condition(condition::COMPLETED).filter(|it| it.status == "True").map(|it| it.reason.clone())
+    };
+    let Some(reason) = end(after) else { return };
+    // The cache may not contain the status that was written last.
+    let counted = context.session(uid, |it| it.ended.replace(reason.clone()));
+    let earlier = counted.or(before.and_then(end));
+    if earlier.is_none() {
+        context.metrics.ended(after.verdict.as_deref().unwrap_or_default(), &reason);
+    }
+    if reason == RECORD_LOST && earlier.as_deref() != Some(RECORD_LOST) {
+        context.metrics.record_lost();
+    }
 }
 
 /// Events that could not be created yet. They are lost if the operator stops.

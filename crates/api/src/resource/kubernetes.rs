@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use kube_derive::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::rules;
 use crate::quantity::{Cores, Size};
 
 /// Properties of the pods of a federation: placement, resources and volumes.
@@ -48,6 +50,9 @@ pub struct Kubernetes {
     /// Resources of each pod that runs a process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
+    /// Resources of the supervisor's pod, which also judges the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supervisor: Option<Resources>,
     /// Stores the data of each node on its own volume. Default: on the disk of the Kubernetes node, where it is lost
     /// with the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,6 +60,11 @@ pub struct Kubernetes {
     /// Stores the record of the run on a volume. Default: in the supervisor's pod, until the pod is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<Volume>,
+    /// Seconds after the end of the run at which the operator deletes the federation, with its record unless a volume
+    /// keeps it. Until then, `kubectl faultline run` leaves the federation in the cluster. Default: the operator never
+    /// deletes the federation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_seconds_after_finished: Option<u32>,
 }
 
 /// The Kubernetes nodes on which the pods of a cluster may run.
@@ -139,14 +149,20 @@ pub enum Placement {
 }
 
 /// Resource requests and limits of a pod.
-#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(KubeSchema, Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[x_kube(crates(kube_core = "::kube_core"), validation = rules::limit_covers_request())]
 pub struct Resources {
-    /// CPU cores requested for the pod, such as `100m` or `2`. The pod may use more cores if they are free. Default
-    /// `50m`.
+    /// CPU cores requested for the pod, such as `100m` or `2`. The pod may use more cores, up to its limit, if they are
+    /// free. Default `50m`, or `100m` for the supervisor; less if the limit is lower.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Cores>,
-    /// Memory requested for the pod, which is also its limit. A pod that exceeds the limit is killed. Default 256MiB.
+    /// Maximum number of CPU cores that the pod may use. Default: 2, or `cpu` if that is more. The container that shapes
+    /// links (`links: tc`) has its own limit, which is the same, but at most 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_limit: Option<Cores>,
+    /// Memory requested for the pod, which is also its limit. A pod that exceeds the limit is killed. Default 256MiB. The
+    /// supervisor requests 128MiB by default, with a limit of 2GiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,
 }
@@ -166,14 +182,40 @@ pub struct Volume {
     pub keep: bool,
 }
 
+/// Default CPU limit in millicores: a process computes on one core, and communicates on another.
+const CPU_LIMIT_MILLIS: u32 = 2000;
+/// Default CPU request of a process and of the supervisor, in millicores.
+const CPU_MILLIS: (u32, u32) = (50, 100);
+
 impl Resources {
-    /// Returns [`cpu`](field@Resources::cpu), or its default.
+    /// Returns [`cpu`](field@Resources::cpu), or its default for a process.
     pub fn cpu(&self) -> Cores {
-        self.cpu.unwrap_or(Cores { millis: 50 })
+        self.cpu_or(CPU_MILLIS.0)
     }
 
-    /// Returns [`memory`](field@Resources::memory) in bytes, or its default.
+    /// Returns [`cpu`](field@Resources::cpu), or its default for the supervisor.
+    pub fn cpu_of_supervisor(&self) -> Cores {
+        self.cpu_or(CPU_MILLIS.1)
+    }
+
+    fn cpu_or(&self, millis: u32) -> Cores {
+        let most = self.cpu_limit.map_or(millis, |it| it.millis);
+        self.cpu.unwrap_or(Cores { millis: millis.min(most) })
+    }
+
+    /// Returns [`cpu_limit`](field@Resources::cpu_limit), or its default.
+    pub fn cpu_limit(&self) -> Cores {
+        let requested = self.cpu.map_or(0, |it| it.millis);
+        self.cpu_limit.unwrap_or(Cores { millis: requested.max(CPU_LIMIT_MILLIS) })
+    }
+
+    /// Returns [`memory`](field@Resources::memory) in bytes, or its default for a process.
     pub fn memory(&self) -> u64 {
         self.memory.map_or(256 << 20, |it| it.0)
+    }
+
+    /// Returns the memory that the supervisor requests, and its limit, in bytes.
+    pub fn memory_of_supervisor(&self) -> (u64, u64) {
+        self.memory.map_or((128 << 20, 2 << 30), |it| (it.0, it.0))
     }
 }

@@ -4,15 +4,23 @@ use std::collections::BTreeMap;
 
 use faultline_core::fault::LinkProperties;
 use faultline_core::{ClusterId, Span};
+use kube_derive::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::rules;
 use crate::quantity::{Bandwidth, Duration, Loss};
 use crate::resource::ClusterSpec;
 
 /// Properties of the network between processes.
-#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[x_kube(
+    crates(kube_core = "::kube_core"),
+    validation = rules::jitter_within_latency("within"),
+    validation = rules::jitter_within_latency("between"),
+    validation = rules::jitter_within_latency_of_pairs(),
+)]
 pub struct Links {
     /// Links between nodes of the same cluster. Default: the preset `san`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,6 +100,9 @@ pub enum Preset {
 }
 
 impl Preset {
+    /// All presets.
+    pub const ALL: [Preset; 4] = [Preset::None, Preset::San, Preset::Lan, Preset::Wan];
+
     /// Returns the properties that the preset represents.
     pub const fn properties(self) -> LinkProperties {
         let (latency, jitter, bandwidth) = match self {

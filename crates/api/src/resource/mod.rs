@@ -33,7 +33,7 @@ pub use simulator::*;
 pub use status::*;
 pub use tasks::*;
 
-pub(crate) use rules::{difference_of_fields, stored};
+pub(crate) use rules::{CANNOT_CHANGE, CHANGE_HELP, difference_of_fields, stored};
 
 use faultline_core::{Role, Span};
 use kube_derive::{CustomResource, KubeSchema};
@@ -138,6 +138,7 @@ pub const ANY: &str = "any";
     validation = rules::names_a_node("corruptStorage"),
     validation = rules::names_a_node("when"),
     validation = rules::trigger_names_a_cluster(),
+    validation = rules::jitter_within_latency_of_faults(),
     validation = rules::places_clusters("pools"),
     validation = rules::places_clusters("sites"),
 )]

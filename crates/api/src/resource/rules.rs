@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-use super::{ANY, MAX_CLUSTERS, MAX_FAULTS, MAX_NODES, ProtocolSpec};
+use super::{ANY, MAX_CLUSTERS, MAX_FAULTS, MAX_NODES, Preset, ProtocolSpec};
 use crate::names::Names;
 use crate::quantity::{Cores, Duration, Period, Size};
 use crate::validate::{MAX_STATEFUL_SET, NAME_HELP, RESERVED, SERVER};
@@ -145,6 +145,103 @@ pub(super) fn trigger_names_a_cluster() -> Rule {
     )
 }
 
+/// Message about a jitter that exceeds the latency.
+const JITTER: &str =
+    "the jitter exceeds the latency, so delays could be negative: choose a jitter no larger than the latency";
+
+/// Rule for links: the jitter of the links in this field does not exceed their latency.
+pub(super) fn jitter_within_latency(field: &str) -> Rule {
+    let link = format!("self.{field}");
+    let wrong = exceeds_latency(&link, &latency_of_preset(base(field)));
+    Rule::new(format!("!has({link}) || !({wrong})"))
+        .message(Message::Message(JITTER.to_owned()))
+        .field_path(format!(".{field}"))
+}
+
+/// Rule for links: no exception has a jitter that exceeds its latency.
+pub(super) fn jitter_within_latency_of_pairs() -> Rule {
+    let wrong = exceeds_latency("p", &latency_of_class("self", "p"));
+    Rule::new(format!("!has(self.pairs) || !self.pairs.exists(p, {wrong})"))
+        .message(Message::Message(JITTER.to_owned()))
+        .field_path(".pairs")
+}
+
+/// Rule: no fault sets a jitter that exceeds the latency. The rule cannot tell the latency of a fault that sets none if
+/// there are exceptions for pairs of clusters.
+pub(super) fn jitter_within_latency_of_faults() -> Rule {
+    let [stated, default] = ["self.links", ""].map(|links| latency_of_class(links, "f.link"));
+    let wrong = exceeds_latency("f.link", &format!("(has(self.links) ? {stated} : {default})"));
+    let is_known = "has(f.link.latency) || has(f.link.preset) || !has(self.links) || !has(self.links.pairs)";
+    Rule::new(format!("!has(self.faults) || !self.faults.exists(f, has(f.link) && ({is_known}) && {wrong})"))
+        .message(Message::Message(JITTER.to_owned()))
+        .field_path(".faults")
+}
+
+/// Returns the condition that a link has a jitter that exceeds its latency. `base` is the latency of a link that has
+/// neither a latency nor a preset.
+fn exceeds_latency(link: &str, base: &str) -> String {
+    format!("has({link}.jitter) && {} > {}", span(&format!("{link}.jitter")), latency_of(link, base))
+}
+
+/// Returns the latency of a link.
+fn latency_of(link: &str, base: &str) -> String {
+    let presets = Preset::ALL.map(|preset| {
+        let name = serde_json::to_value(preset).expect("a preset serialises");
+        format!("{name}: {}", latency_of_preset(preset))
+    });
+    let presets = presets.join(", ").replace('"', "'");
+    let stated = span(&format!("{link}.latency"));
+    format!("(has({link}.latency) ? {stated} : has({link}.preset) ? {{{presets}}}[{link}.preset] : {base})")
+}
+
+/// Returns the latency of the class to which a link belongs. `links` are the links of the federation; empty if it does
+/// not describe them.
+fn latency_of_class(links: &str, link: &str) -> String {
+    let [within, between] = ["within", "between"].map(|field| {
+        let (class, default) = (format!("{links}.{field}"), latency_of_preset(default(field)));
+        let stated = latency_of(&class, &latency_of_preset(base(field)));
+        if links.is_empty() { default } else { format!("(has({class}) ? {stated} : {default})") }
+    });
+    format!("({} ? {within} : {between})", is_within(link))
+}
+
+/// Returns the condition that a link is within a cluster. A fault need not name the ends of its link.
+fn is_within(link: &str) -> String {
+    format!("has({link}.from) && has({link}.to) && {link}.from == {link}.to")
+}
+
+/// Returns the preset of properties that a class of links omits.
+fn base(field: &str) -> Preset {
+    if field == "within" { Preset::San } else { Preset::None }
+}
+
+/// Returns the preset of a class of links that is not described.
+fn default(field: &str) -> Preset {
+    if field == "within" { Preset::San } else { Preset::Wan }
+}
+
+fn latency_of_preset(preset: Preset) -> String {
+    format!("duration('{}')", Duration(preset.properties().latency))
+}
+
+/// Returns a duration. CEL cannot parse one without a unit.
+fn span(text: &str) -> String {
+    format!("duration({text} == '0' ? '0s' : {text})")
+}
+
+/// Rule for the resources of a pod: the number of requested cores does not exceed the limit.
+pub(super) fn limit_covers_request() -> Rule {
+    let cores = |field: &str| format!("quantity(string(self.{field}))");
+    let message = "`cpuLimit` is less than `cpu`: raise `cpuLimit`, or reduce `cpu`";
+    Rule::new(format!(
+        "!has(self.cpu) || !has(self.cpuLimit) || {}.compareTo({}) <= 0",
+        cores("cpu"),
+        cores("cpuLimit")
+    ))
+    .message(Message::Message(message.to_owned()))
+    .field_path(".cpuLimit")
+}
+
 /// Rule: no fault `f` satisfies `wrong`; otherwise, the message is `text` for the first fault that does.
 fn of_faults(wrong: &str, text: &str) -> Rule {
     Rule::new(format!("!has(self.faults) || !self.faults.exists(f, {wrong})"))
@@ -186,11 +283,14 @@ pub(super) fn clusters_stay() -> Rule {
     )
 }
 
+/// Says that a field is fixed. A federation exists until its deletion is complete, even after its run.
+pub(crate) const CANNOT_CHANGE: &str = "cannot change while the federation exists";
+/// Says how to change a federation.
+pub(crate) const CHANGE_HELP: &str = "change only `links`, `faults` or `pause`; for any other change, delete the federation, wait until it is gone, and \
+     apply it again";
+
 fn unless_same(field: &str, is_same: &str) -> Rule {
-    let message = format!(
-        "`{field}` cannot change while the federation runs: change only `links`, `faults` or `pause`, or delete the \
-         federation and apply it again"
-    );
+    let message = format!("`{field}` {CANNOT_CHANGE}: {CHANGE_HELP}");
     Rule::new(is_same).message(Message::Message(message)).field_path(format!(".{field}"))
 }
 

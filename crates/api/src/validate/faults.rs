@@ -301,7 +301,11 @@ impl Check<'_> {
                         "set `latency`, `jitter`, `bandwidth`, `loss` or `preset`",
                     );
                 }
-                let properties = it.link().over(self.links.properties(&it.from, &it.to));
+                // A drawn link is between two clusters.
+                let is_drawn = it.from == ANY || it.to == ANY;
+                let links = &self.links;
+                let base = if is_drawn { links.between() } else { links.properties(&it.from, &it.to) };
+                let properties = it.link().over(base);
                 self.jitter(path, &it.link(), properties);
                 self.lasts(path, it.span);
             }

@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 
 use super::{Check, is_name};
 use crate::names::in_objects;
-use crate::quantity::Size;
-use crate::resource::{Comparison, Toleration};
+use crate::quantity::{Cores, Size};
+use crate::resource::{Comparison, Resources, Toleration};
 
 /// Maximum length of a StatefulSet's name that keeps its pods' labels within 63 characters.
 pub(crate) const MAX_STATEFUL_SET: usize = 52;
 /// Minimum size of a volume, in bytes.
 const SMALLEST_VOLUME: u64 = 1 << 20;
+/// Minimum memory of a process's pod, in bytes.
+const SMALLEST_NODE: u64 = 16 << 20;
+/// Minimum memory of the supervisor's pod, in bytes.
+const SMALLEST_SUPERVISOR: u64 = 64 << 20;
 /// Maximum length of a label's value, and of the name of a label or a taint without its domain.
 const MAX_LABEL: usize = 63;
 /// Maximum length of a domain, and of the name of a class.
@@ -58,20 +62,9 @@ impl Check<'_> {
             self.class("spec.kubernetes.priorityClass", class);
         }
         let resources = kubernetes.resources.unwrap_or_default();
-        if resources.cpu().millis == 0 {
-            self.problem(
-                "spec.kubernetes.resources.cpu",
-                format!("a pod cannot request {} cores", resources.cpu()),
-                "write a number between `1m` and 1024",
-            );
-        }
-        if resources.memory() < 16 << 20 {
-            self.problem(
-                "spec.kubernetes.resources.memory",
-                format!("the memory is too small for a node (found {})", Size(resources.memory())),
-                "write at least 16MiB",
-            );
-        }
+        self.resources("resources", &resources, "a node", SMALLEST_NODE);
+        let supervisor = kubernetes.supervisor.unwrap_or_default();
+        self.resources("supervisor", &supervisor, "the supervisor", SMALLEST_SUPERVISOR);
         for (path, volume) in [("volumes", &kubernetes.volumes), ("results", &kubernetes.results)] {
             let Some(volume) = volume else { continue };
             if volume.size.0 < SMALLEST_VOLUME {
@@ -84,6 +77,37 @@ impl Check<'_> {
             if let Some(class) = &volume.storage_class {
                 self.class(&format!("spec.kubernetes.{path}.storageClass"), class);
             }
+        }
+    }
+
+    /// Checks the resources of a pod for `purpose`, which needs at least `smallest` bytes of memory.
+    fn resources(&mut self, field: &str, resources: &Resources, purpose: &str, smallest: u64) {
+        for (name, cores, verb) in
+            [("cpu", resources.cpu, "request"), ("cpuLimit", resources.cpu_limit, "be limited to")]
+        {
+            if let Some(Cores { millis: 0 }) = cores {
+                self.problem(
+                    format!("spec.kubernetes.{field}.{name}"),
+                    format!("a pod cannot {verb} 0 cores"),
+                    "write a number between `1m` and 1024",
+                );
+            }
+        }
+        if let (Some(cpu), Some(limit)) = (resources.cpu, resources.cpu_limit)
+            && cpu > limit
+        {
+            self.problem(
+                format!("spec.kubernetes.{field}.cpuLimit"),
+                format!("`cpuLimit` ({limit}) is less than `cpu` ({cpu})"),
+                "raise `cpuLimit`, or reduce `cpu`",
+            );
+        }
+        if let Some(memory) = resources.memory.filter(|it| it.0 < smallest) {
+            self.problem(
+                format!("spec.kubernetes.{field}.memory"),
+                format!("the memory is too small for {purpose} (found {memory})"),
+                format!("write at least {}", Size(smallest)),
+            );
         }
     }
 

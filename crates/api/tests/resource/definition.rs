@@ -204,6 +204,66 @@ fn the_rules_refuse_what_the_validation_refuses() {
     assert!(refusal.contains("there is no cluster `nancy` (found in `when.cluster`"), "{refusal}");
 }
 
+/// A spec with these fields is accepted, or refused, by the rules and by the validation alike.
+fn agree(fields: Value, is_valid: bool) {
+    let mut spec = serde_json::to_value(good().spec).expect("a spec serialises");
+    spec.as_object_mut().expect("a JSON object").extend(fields.as_object().expect("a JSON object").clone());
+    let spec = serde_json::from_value(spec).expect("the fields exist");
+    let federation = Federation { spec, ..good() };
+    assert_eq!(faultline_api::validate(&federation).is_empty(), is_valid, "{fields}");
+    assert_eq!(validate_cel(&federation).is_ok(), is_valid, "{fields}: {:?}", validate_cel(&federation));
+}
+
+#[test]
+fn the_rules_refuse_a_jitter_that_exceeds_the_latency() {
+    for field in ["within", "between"] {
+        agree(json!({ "links": { field: { "latency": "2ms", "jitter": "2000us" } } }), true);
+        agree(json!({ "links": { field: { "latency": "2ms", "jitter": "2.1ms" } } }), false);
+        agree(json!({ "links": { field: { "latency": "0", "jitter": "1ns" } } }), false);
+        agree(json!({ "links": { field: { "preset": "lan", "jitter": "150us" } } }), true);
+        agree(json!({ "links": { field: { "preset": "lan", "jitter": "151us" } } }), false);
+        agree(json!({ "links": { field: { "preset": "wan", "latency": "1us" } } }), true);
+    }
+    // Without a preset, links have the latency of `san` within clusters, and none between them.
+    agree(json!({ "links": { "within": { "jitter": "10us" } } }), true);
+    agree(json!({ "links": { "within": { "jitter": "11us" } } }), false);
+    agree(json!({ "links": { "between": { "jitter": "0" } } }), true);
+    agree(json!({ "links": { "between": { "jitter": "1us" } } }), false);
+    let pair = |to: &str, links: Value, jitter: &str, is_valid| {
+        let mut links = links;
+        links["pairs"] = json!([{ "from": "paris", "to": to, "jitter": jitter }]);
+        agree(json!({ "links": links }), is_valid);
+    };
+    pair("rennes", json!({}), "10ms", true);
+    pair("rennes", json!({}), "11ms", false);
+    pair("paris", json!({}), "11us", false);
+    pair("rennes", json!({ "between": { "latency": "1ms" } }), "1ms", true);
+    pair("rennes", json!({ "between": { "latency": "1ms" } }), "1001us", false);
+    pair("paris", json!({ "within": { "preset": "lan" } }), "150us", true);
+    pair("paris", json!({ "within": { "preset": "lan" } }), "151us", false);
+    let fault = |links: Value, change: Value, is_valid| {
+        let mut change = change;
+        change["for"] = json!("1s");
+        agree(json!({ "links": links, "faults": [{ "at": "1s", "link": change }] }), is_valid);
+    };
+    fault(json!({}), json!({ "latency": "1ms", "jitter": "1ms" }), true);
+    fault(json!({}), json!({ "latency": "1ms", "jitter": "2ms" }), false);
+    fault(json!({}), json!({ "preset": "wan", "jitter": "11ms" }), false);
+    fault(json!({}), json!({ "jitter": "10ms" }), true);
+    fault(json!({}), json!({ "jitter": "11ms" }), false);
+    fault(json!({ "between": { "latency": "1ms" } }), json!({ "jitter": "2ms" }), false);
+}
+
+#[test]
+fn the_rules_refuse_a_limit_below_the_request() {
+    for pod in ["resources", "supervisor"] {
+        agree(json!({ "kubernetes": { pod: { "cpu": "500m", "cpuLimit": "0.5" } } }), true);
+        agree(json!({ "kubernetes": { pod: { "cpu": "501m", "cpuLimit": "0.5" } } }), false);
+        agree(json!({ "kubernetes": { pod: { "cpu": 1, "cpuLimit": "999m" } } }), false);
+        agree(json!({ "kubernetes": { pod: { "cpuLimit": "10m" } } }), true);
+    }
+}
+
 #[test]
 fn the_rules_refuse_nodes_that_do_not_exist() {
     let federation = |fault: Value| {

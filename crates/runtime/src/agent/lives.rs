@@ -25,9 +25,13 @@ pub(super) const ORDERLY: &str = "exit status: 0";
 /// How a life that was ordered to end ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// It was killed as ordered. Contains the time after which it executed nothing, by the monotonic clock, in
-    /// nanoseconds.
-    Ordered(u64),
+    /// It was killed as ordered. The times are by the monotonic clock, in nanoseconds.
+    Ordered {
+        /// Time after which it executed nothing.
+        stopped: u64,
+        /// Time at which it had exited. The kernel has then closed its connections.
+        exited: u64,
+    },
     /// It had already ended. Contains its exit status.
     Own(String),
 }
@@ -99,11 +103,13 @@ impl Running {
         // From here on, the process executes nothing, however long a busy machine takes to remove it. If the stop was
         // not confirmed earlier, a thread was in an operation that the kernel cannot interrupt, such as `fsync`.
         let killed = monotonic();
-        let at = self.strike.take().and_then(Strike::finish).map_or(killed, |stopped| stopped.min(killed));
+        let stopped = self.strike.take().and_then(Strike::finish).map_or(killed, |it| it.min(killed));
         loop {
             match waitpid(self.pid, None) {
                 Err(Errno::EINTR) => {}
-                Ok(WaitStatus::Signaled(_, Signal::SIGKILL, _)) if !has_ended => return Ok(End::Ordered(at)),
+                Ok(WaitStatus::Signaled(_, Signal::SIGKILL, _)) if !has_ended => {
+                    return Ok(End::Ordered { stopped, exited: monotonic() });
+                }
                 Ok(status @ (WaitStatus::Exited(..) | WaitStatus::Signaled(..))) => {
                     return Ok(End::Own(describe(status)));
                 }
@@ -192,8 +198,8 @@ mod tests {
             if is_struck {
                 running.stop_at(0);
             }
-            let Ok(End::Ordered(at)) = running.end() else { panic!("it was killed") };
-            assert!((before..=monotonic()).contains(&at));
+            let Ok(End::Ordered { stopped, exited }) = running.end() else { panic!("it was killed") };
+            assert!(before <= stopped && stopped < exited && exited <= monotonic());
         }
     }
 }

@@ -15,6 +15,7 @@ use faultline_tc::Counts;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use tokio::sync;
 use tracing::warn;
@@ -33,6 +34,7 @@ pub(super) struct Counters {
     pub(super) launched: Counter,
     /// Lives killed by the agent.
     pub(super) killed: Counter,
+    exits: Exits,
     /// Lives that ended unexpectedly.
     pub(super) collapsed: Counter,
     /// Bytes of facts sent to the supervisor.
@@ -40,6 +42,16 @@ pub(super) struct Counters {
     /// 1 if a supervisor is connected, otherwise 0.
     pub(super) connected: Gauge<i64, AtomicI64>,
     shaped: Option<Shaped>,
+}
+
+/// Times from the stop of a killed life until it had exited.
+#[derive(Clone, Debug)]
+struct Exits(Histogram);
+
+impl Default for Exits {
+    fn default() -> Exits {
+        Exits(Histogram::new(exponential_buckets(0.0005, 2.0, 12)))
+    }
 }
 
 /// Time for which the agent does not request the shaper's counters again.
@@ -80,6 +92,12 @@ impl Counters {
         Counters { shaped: shaper.map(shaped), ..Counters::default() }
     }
 
+    /// Counts a life that stopped and exited at these times, in nanoseconds.
+    pub(super) fn killed(&self, stopped: u64, exited: u64) {
+        self.killed.inc();
+        self.exits.0.observe(Duration::from_nanos(exited.saturating_sub(stopped)).as_secs_f64());
+    }
+
     /// Sets the address at which this place is reached.
     pub(super) fn at(&self, here: Option<IpAddr>) {
         if let Some(shaped) = &self.shaped {
@@ -102,6 +120,9 @@ impl Counters {
         counter("lives_killed", "Lives killed by the agent", &self.killed);
         counter("lives_collapsed", "Lives that ended unexpectedly", &self.collapsed);
         counter("facts_sent_bytes", "Bytes of facts sent to the supervisor", &self.facts);
+        let help =
+            "Time from the stop of a killed life, after which it executed nothing, until it had exited";
+        registry.register_with_unit("exit", help, Unit::Seconds, self.exits.0.clone());
         registry.register(
             "supervisor_connected",
             "1 if a supervisor is connected, otherwise 0",

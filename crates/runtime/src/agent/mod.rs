@@ -437,9 +437,9 @@ impl Agent {
         let running = self.running.take_if(|it| Some(it.life) == life);
         let end = running.map(Running::end).transpose().map_err(OrderError::Signal)?;
         let ended_at = match end {
-            Some(End::Ordered(at)) => {
-                self.counters.killed.inc();
-                Some(at)
+            Some(End::Ordered { stopped, exited }) => {
+                self.counters.killed(stopped, exited);
+                Some(stopped)
             }
             Some(End::Own(_)) | None => None,
         };
@@ -458,8 +458,10 @@ impl Agent {
 
     fn end_running(&mut self) -> Result<(), OrderError> {
         if let Some(running) = self.running.take() {
-            running.end().map_err(OrderError::Signal)?;
-            self.counters.killed.inc();
+            match running.end().map_err(OrderError::Signal)? {
+                End::Ordered { stopped, exited } => self.counters.killed(stopped, exited),
+                End::Own(_) => drop(self.counters.killed.inc()),
+            }
         }
         Ok(())
     }

@@ -56,6 +56,9 @@ pub(super) const OPERATOR: Dashboard = Dashboard {
                 Panel::graph("Verdicts", "short")
                     .about("Judged federations by verdict.")
                     .of(&[("sum by (verdict) (faultline_federation_verdict{FEDERATIONS})", "{{verdict}}")]),
+                Panel::graph("Ended runs", "short")
+                    .about("Runs that have ended since the operators started, including those of deleted federations.")
+                    .of(&[("sum by (verdict, reason) (faultline_operator_runs_total)", "{{verdict}}: {{reason}}")]),
                 Panel::graph("Conditions", "short")
                     .about("Number of federations for which each condition is true.")
                     .of(&[("sum by (condition) (faultline_federation_condition{FEDERATIONS})", "{{condition}}")]),

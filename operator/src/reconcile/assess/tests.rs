@@ -38,7 +38,7 @@ fn condition_of<'a>(status: &'a FederationStatus, kind: &str) -> &'a Condition {
 
 fn event(number: u64, reason: &str) -> RunEvent {
     let text = format!("event {number}");
-    RunEvent { number, at_seconds: Some(1.5), reason: reason.into(), warning: false, text }
+    RunEvent { number, at_seconds: Some(1.5), reason: reason.into(), warning: false, text, age_micros: None }
 }
 
 fn link(from: &str, to: &str, requested: u64, measured: u64) -> LinkReport {
@@ -85,7 +85,7 @@ fn the_reason_why_pods_do_not_run_is_reported_verbatim() {
         assert_eq!((&*condition.status, &*condition.reason), ("False", reason));
         assert!(condition.message.starts_with("0 of 7 pods are running; "), "{}", condition.message);
         assert!(condition.message.ends_with(message), "{}", condition.message);
-        let has_remedy = condition.message.contains("spec.kubernetes.resources, or ");
+        let has_remedy = condition.message.contains("delete the federation and apply it again with ");
         assert_eq!(has_remedy, matches!(reason, "Quota" | "LimitRange"), "{}", condition.message);
         assert_eq!(reasons(&new_events), [reason]);
         assert_eq!(status.message.as_ref(), Some(&condition.message), "it is the headline");
@@ -137,6 +137,29 @@ fn the_linked_condition_says_what_emulates_links_and_what_kernels_lack() {
         let (status, _) = look(&mut running(before), &accepted(None), 1);
         let linked = condition_of(&status, condition::LINKED);
         assert_eq!((&*linked.status, &*linked.reason), ("Unknown", "NotMeasured"));
+    }
+}
+
+/// Until the pods have reported what their kernels support, only the request is known.
+#[test]
+fn what_emulates_links_is_reported_once_it_is_known() {
+    for (links, early) in [(Emulation::Tc, None), (Emulation::InNode, Some("inNode"))] {
+        let mut federation = quickstart();
+        federation.spec.kubernetes.get_or_insert_default().links = Some(links);
+        let situation = Situation::Accepted {
+            validated: Box::new(validate(&federation).expect("it makes sense")),
+            applied: Applied::default(),
+        };
+        for phase in [RunPhase::Gathering, RunPhase::Measuring] {
+            let said = RunStatus { phase, ..RunStatus::default() };
+            let (status, _) = look(&mut running(said), &situation, 1);
+            assert_eq!(status.shaping.as_deref(), early, "{phase:?}");
+        }
+        let links = vec![link("paris", "rennes", 5000, 5040)];
+        let shaping = early.is_none().then(|| Shaping { places: 6, rates: 6, delays: 6, lacks: vec![] });
+        let said = RunStatus { phase: RunPhase::Measuring, links, shaping, ..RunStatus::default() };
+        let (status, _) = look(&mut running(said), &situation, 1);
+        assert_eq!(status.shaping.as_deref(), early.or(Some("tc")));
     }
 }
 
@@ -259,6 +282,69 @@ fn a_pod_that_cannot_start_says_why() {
 }
 
 /// A set does not replace the pods of a Kubernetes node that is gone.
+/// Kubernetes cannot update the containers of a lost Kubernetes node, which stay running and ready.
+#[test]
+fn a_pod_on_a_lost_kubernetes_node_does_not_count_as_running() {
+    let mut observed = running(RunStatus { phase: RunPhase::Running, ..RunStatus::default() });
+    let change = |observed: &mut Observed, is_ready: &str, container: bool| {
+        let mut lost = (**observed.pods.get("quickstart-paris-1").expect("it exists")).clone();
+        let status = lost.status.as_mut().expect("it has a status");
+        let condition = json!([{ "type": "Ready", "status": is_ready }]);
+        status.conditions = serde_json::from_value(condition).expect("conditions");
+        status.container_statuses.iter_mut().flatten().for_each(|it| it.ready = container);
+        lost.spec = serde_json::from_value(json!({ "containers": [], "nodeName": "east" })).expect("a spec");
+        observed.pods.insert("quickstart-paris-1".into(), Arc::new(lost));
+    };
+    change(&mut observed, "False", true);
+    let (status, new_events) = look(&mut observed, &accepted(None), 1);
+    let ready = condition_of(&status, condition::PODS_READY);
+    assert_eq!((&*ready.status, &*ready.reason), ("False", "NodeNotReady"));
+    assert!(
+        ready.message.starts_with("6 of 7 pods are running; quickstart-paris-1 runs on"),
+        "{}",
+        ready.message
+    );
+    assert!(ready.message.contains("the Kubernetes node east, which does not respond"), "{}", ready.message);
+    assert!(reasons(&new_events).contains(&"NodeNotReady"));
+    assert_eq!(status.message.as_ref(), Some(&ready.message));
+    assert_eq!((status.clusters[0].pods, status.clusters_ready.as_deref()), (2, Some("0/2")));
+    // A probe that fails is another matter: the supervisor says whether it responds.
+    for (is_ready, container) in [("True", true), ("False", false)] {
+        change(&mut observed, is_ready, container);
+        let (status, _) = look(&mut observed, &accepted(None), 2);
+        assert!(status.holds(condition::PODS_READY), "{is_ready}");
+    }
+}
+
+#[test]
+fn nothing_is_ready_while_a_federation_is_deleted() {
+    let mut observed = running(RunStatus { phase: RunPhase::Running, ..RunStatus::default() });
+    let (status, _) = look(&mut observed, &accepted(None), 1);
+    let kinds = [condition::PODS_READY, condition::SUPERVISED, condition::RUNNING];
+    assert!(kinds.iter().all(|it| status.holds(it)), "{status:#?}");
+    let deleting =
+        Situation::Basic(BasicSituation::Deleting { left: vec!["the pod quickstart-paris-0".into()] });
+    let (status, _) = look(&mut observed, &deleting, 2);
+    for kind in kinds {
+        let condition = condition_of(&status, kind);
+        assert_eq!((&*condition.status, &*condition.reason), ("False", "Deleting"), "{kind}");
+    }
+    assert!(status.holds(condition::ACCEPTED));
+}
+
+#[test]
+fn an_event_has_the_time_at_which_it_occurred() {
+    let events = [Some(2_500_000), None, Some(u64::MAX)];
+    let events =
+        (1..).zip(events).map(|(number, age_micros)| RunEvent { age_micros, ..event(number, "Crashed") });
+    let said = RunStatus { phase: RunPhase::Running, events: events.collect(), ..RunStatus::default() };
+    let mut observed = running(said);
+    let (_, new_events) = look(&mut observed, &accepted(None), 100);
+    let times: Vec<_> = new_events.iter().filter(|it| it.reason == "Crashed").map(|it| it.at).collect();
+    let then = Timestamp::UNIX_EPOCH + SignedDuration::from_millis(97_500);
+    assert_eq!(times, [Some(then), None, None]);
+}
+
 #[test]
 fn a_pod_that_is_not_deleted_is_reported_after_a_minute() {
     let mut observed = running(RunStatus { phase: RunPhase::Running, ..RunStatus::default() });

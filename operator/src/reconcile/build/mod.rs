@@ -14,12 +14,13 @@ use faultline_client::ports;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 
 use super::dereference::{Observed, Supervision};
-use super::validate::Validated;
+use super::validate::{self, Validated};
 use crate::naming;
 use crate::settings::Settings;
 
@@ -36,6 +37,8 @@ pub struct Desired {
     pub file: ConfigMap,
     /// Network policy of the pods.
     pub policy: NetworkPolicy,
+    /// Whether the supervisor's pod may be evicted, for example because its Kubernetes node is drained.
+    pub budget: PodDisruptionBudget,
     /// Sets that are missing or differ from the desired state, in the order in which they must be created.
     pub sets: Vec<StatefulSet>,
     /// Sets that must be scaled, because another client has scaled them or the run is over.
@@ -102,6 +105,7 @@ pub fn build(validated: &Validated, observed: &Observed, settings: &Settings, op
     Desired {
         file: file(federation),
         policy: policy::policy(federation, operators),
+        budget: supervisor::budget(federation, over),
         sets,
         drifted,
         places: places(validated, observed),
@@ -170,6 +174,14 @@ fn drifted(validated: &Validated, observed: &Observed, over: bool) -> Vec<Drift>
 fn differs(wanted: &StatefulSet, observed: &Observed) -> bool {
     let there = observed.sets.get(&wanted.name_any());
     there.is_none_or(|it| it.annotations().get(naming::APPLIED) != wanted.annotations().get(naming::APPLIED))
+}
+
+/// Returns the names of all pods of a federation, by set.
+pub(super) fn pod_names(federation: &Federation) -> impl Iterator<Item = (String, String)> {
+    let groups = validate::groups(federation).into_iter();
+    let groups = groups.map(|it| (naming::set(federation, &it.name), it.nodes));
+    let sets = groups.chain([(naming::supervisor(federation), 1)]);
+    sets.flat_map(|(set, pods)| (0..pods).map(move |it| (set.clone(), format!("{set}-{it}"))))
 }
 
 /// Returns the pods that currently host a process, with the process's name.
@@ -269,7 +281,7 @@ fn orders(validated: &Validated, observed: &Observed) -> Vec<SupervisorRequest> 
     first.filter_map(order).collect()
 }
 
-pub(super) use pod::{address, is_complete, lacks_ipv4};
+pub(super) use pod::{address, has_lost_node, is_complete, is_marked, lacks_ipv4};
 
 #[cfg(test)]
 pub(crate) mod tests;

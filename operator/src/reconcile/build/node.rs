@@ -2,7 +2,7 @@
 
 use faultline_api::Federation;
 use faultline_api::quantity::Size;
-use faultline_api::resource::Emulation;
+use faultline_api::resource::{Emulation, Resources};
 use faultline_client::{confined, ports};
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use serde_json::{Value, json};
@@ -15,8 +15,8 @@ use crate::settings::Settings;
 /// Grace period of a deleted node in seconds. With zero, the node's successor could start while the node still runs.
 const GRACE_SECONDS: u32 = 2;
 
-/// CPU limit in millicores, unless a node requests more: a process computes on one core, and communicates on another.
-const CPU_LIMIT_MILLIS: u32 = 2000;
+/// Greatest CPU limit of a shaper in millicores.
+const SHAPER_CPU_MILLIS: u32 = 1000;
 /// Path of the file with the process's key.
 const KEY: &str = "/etc/faultline/key";
 /// Directory shared by a shaper and its agent.
@@ -26,10 +26,11 @@ const SHAPER_DIRECTORY: &str = "/run/faultline";
 pub(super) fn set(federation: &Federation, group: &Group, settings: &Settings) -> StatefulSet {
     let kubernetes = federation.spec.kubernetes.clone().unwrap_or_default();
     let labels = pod::labels(federation, Component::Node, Some(&group.name));
-    let mut containers = vec![container(&kubernetes.resources.unwrap_or_default(), settings)];
+    let resources = kubernetes.resources.unwrap_or_default();
+    let mut containers = vec![container(federation, &resources, settings)];
     let mut volumes = volumes(federation);
     if kubernetes.links == Some(Emulation::Tc) {
-        add_shaper(&mut containers, &mut volumes, settings);
+        add_shaper(&mut containers, &mut volumes, &resources, settings);
     }
     let mut pod = confined::pod(containers, json!(volumes), GRACE_SECONDS);
     pod::complete(&mut pod, &kubernetes, settings);
@@ -39,7 +40,7 @@ pub(super) fn set(federation: &Federation, group: &Group, settings: &Settings) -
         "podManagementPolicy": "Parallel",
         "selector": { "matchLabels": { naming::UID: labels[naming::UID], naming::CLUSTER: group.name } },
         "template": {
-            "metadata": { "labels": labels, "annotations": pod::scraped(ports::AGENT) },
+            "metadata": { "labels": labels, "annotations": pod::annotations(ports::AGENT) },
             "spec": pod,
         },
     });
@@ -51,7 +52,7 @@ pub(super) fn set(federation: &Federation, group: &Group, settings: &Settings) -
     set
 }
 
-fn container(resources: &faultline_api::resource::Resources, settings: &Settings) -> Value {
+fn container(federation: &Federation, resources: &Resources, settings: &Settings) -> Value {
     let memory = pod::quantity(Size(resources.memory()));
     json!({
         "name": naming::CONTAINER,
@@ -77,7 +78,7 @@ fn container(resources: &faultline_api::resource::Resources, settings: &Settings
                 "ephemeral-storage": "64Mi",
             },
             "limits": {
-                "cpu": format!("{}m", resources.cpu().millis.max(CPU_LIMIT_MILLIS)),
+                "cpu": format!("{}m", resources.cpu_limit().millis),
                 "memory": memory,
                 "ephemeral-storage": pod::MAX_DATA,
             },
@@ -86,6 +87,7 @@ fn container(resources: &faultline_api::resource::Resources, settings: &Settings
         "env": [
             { "name": "POD_NAME", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } },
             { "name": "POD_UID", "valueFrom": { "fieldRef": { "fieldPath": "metadata.uid" } } },
+            pod::mark(federation),
         ],
         "volumeMounts": [
             // The volume contains the keys of all processes; the container sees only that of its pod.
@@ -103,7 +105,13 @@ fn volumes(federation: &Federation) -> Vec<Value> {
 
 /// Adds the shaper's container. The agent reaches the shaper through a socket in a directory that only the two share.
 /// The shaper does not get the key.
-fn add_shaper(containers: &mut Vec<Value>, volumes: &mut Vec<Value>, settings: &Settings) {
+fn add_shaper(
+    containers: &mut Vec<Value>,
+    volumes: &mut Vec<Value>,
+    resources: &Resources,
+    settings: &Settings,
+) {
+    let limit = resources.cpu_limit().millis.min(SHAPER_CPU_MILLIS);
     let directory = json!({ "name": naming::SHAPER, "mountPath": SHAPER_DIRECTORY });
     let socket = format!("{SHAPER_DIRECTORY}/shaper");
     for agent in &mut *containers {
@@ -120,8 +128,10 @@ fn add_shaper(containers: &mut Vec<Value>, volumes: &mut Vec<Value>, settings: &
         "imagePullPolicy": settings.node_pull_policy,
         "args": ["shape", "--socket", socket],
         "resources": {
-            "requests": { "cpu": "10m", "memory": "16Mi", "ephemeral-storage": "16Mi" },
-            "limits": { "cpu": "1", "memory": "64Mi", "ephemeral-storage": "64Mi" },
+            "requests": {
+                "cpu": format!("{}m", limit.min(10)), "memory": "16Mi", "ephemeral-storage": "16Mi",
+            },
+            "limits": { "cpu": format!("{limit}m"), "memory": "64Mi", "ephemeral-storage": "64Mi" },
         },
         "securityContext": confined::shaper(),
         "volumeMounts": [directory],

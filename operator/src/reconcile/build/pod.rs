@@ -6,6 +6,7 @@ use faultline_api::Federation;
 use faultline_api::quantity::Size;
 use faultline_api::resource::{Kubernetes, Placement, Volume};
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::naming::{self, Component};
@@ -21,10 +22,23 @@ pub(crate) fn address(pod: &Pod) -> Option<IpAddr> {
     runs(pod).then(addresses)?.map(IpAddr::V4)
 }
 
-/// Returns whether all containers of a pod are running and can be reached, and the pod is not being deleted.
+/// Returns whether all containers of a pod are running and can be reached, the Kubernetes node of the pod responds, and
+/// the pod is not being deleted.
 pub(crate) fn is_complete(pod: &Pod) -> bool {
     let mut statuses = pod.status.iter().flat_map(|it| it.container_statuses.iter().flatten());
-    address(pod).is_some() && statuses.all(|it| it.state.as_ref().is_some_and(|it| it.running.is_some()))
+    address(pod).is_some()
+        && !has_lost_node(pod)
+        && statuses.all(|it| it.state.as_ref().is_some_and(|it| it.running.is_some()))
+}
+
+/// Returns whether the Kubernetes node on which a pod was running does not respond. Kubernetes then marks the pod as not ready, but
+/// cannot update the state of the pod's containers, which stay ready.
+pub(crate) fn has_lost_node(pod: &Pod) -> bool {
+    let Some(status) = &pod.status else { return false };
+    let mut conditions = status.conditions.iter().flatten();
+    let mut containers = status.container_statuses.iter().flatten();
+    let is_marked = conditions.any(|it| it.type_ == "Ready" && it.status == "False");
+    is_marked && containers.next().is_some_and(|it| it.ready) && containers.all(|it| it.ready)
 }
 
 /// Returns whether a pod runs, but has only IPv6 addresses.
@@ -57,10 +71,27 @@ pub(super) fn labels(federation: &Federation, component: Component, group: Optio
     json!(labels)
 }
 
-/// Returns the annotations that let Prometheus find a pod's metrics if the Prometheus operator is not
-/// installed.
-pub(super) fn scraped(port: u16) -> Value {
-    json!({ "prometheus.io/scrape": "true", "prometheus.io/port": port.to_string(), "prometheus.io/path": "/metrics" })
+/// Returns the annotations of a pod. They let Prometheus find the pod's metrics if the Prometheus operator is not
+/// installed, and keep the cluster autoscaler from evicting the pod, which would be an unplanned failure.
+pub(super) fn annotations(port: u16) -> Value {
+    json!({
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": port.to_string(),
+        "prometheus.io/path": "/metrics",
+        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    })
+}
+
+/// Returns the variable that marks a pod as one of this federation. Unlike labels and owners, it cannot change.
+pub(super) fn mark(federation: &Federation) -> Value {
+    json!({ "name": naming::MARK, "value": federation.uid().unwrap_or_default() })
+}
+
+/// Returns whether a pod has the [mark] of the federation with this UID.
+pub(crate) fn is_marked(pod: &Pod, uid: &str) -> bool {
+    let containers = pod.spec.iter().flat_map(|it| &it.containers);
+    let mut variables = containers.flat_map(|it| it.env.iter().flatten());
+    variables.any(|it| it.name == naming::MARK && it.value.as_deref() == Some(uid))
 }
 
 /// Adds the secrets for pulling the image, the priority class, and the requirements on the Kubernetes nodes of all pods,

@@ -1,8 +1,10 @@
 //! The pod of a federation's supervisor, which also records the facts and judges the run.
 
 use faultline_api::Federation;
+use faultline_api::quantity::Size;
 use faultline_client::{confined, ports};
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -22,12 +24,9 @@ pub(super) fn set(federation: &Federation, settings: &Settings) -> StatefulSet {
         "replicas": 1,
         // Otherwise, Kubernetes would not replace a pod whose image cannot be pulled after the image has been corrected.
         "podManagementPolicy": "Parallel",
-        "selector": { "matchLabels": {
-            naming::UID: labels[naming::UID],
-            naming::COMPONENT: labels[naming::COMPONENT],
-        } },
+        "selector": selector(&labels),
         "template": {
-            "metadata": { "labels": labels, "annotations": pod::scraped(ports::SUPERVISOR_API) },
+            "metadata": { "labels": labels, "annotations": pod::annotations(ports::SUPERVISOR_API) },
             "spec": pod,
         },
     });
@@ -38,7 +37,38 @@ pub(super) fn set(federation: &Federation, settings: &Settings) -> StatefulSet {
     set
 }
 
+/// Returns the budget of the supervisor's pod. During the run, the pod must not be evicted. Afterwards, it must not keep
+/// a Kubernetes node from being drained.
+pub(super) fn budget(federation: &Federation, over: bool) -> PodDisruptionBudget {
+    let labels = pod::labels(federation, Component::Supervisor, None);
+    let spec = json!({
+        "maxUnavailable": u8::from(over),
+        "selector": selector(&labels),
+    });
+    let mut budget: PodDisruptionBudget = owned(federation, naming::supervisor(federation));
+    let spec = serde_json::from_value::<PodDisruptionBudgetSpec>(spec);
+    budget.spec = Some(spec.expect("the spec is that of a PodDisruptionBudget"));
+    budget
+}
+
+/// Returns the selector of the supervisor's pod.
+fn selector(labels: &Value) -> Value {
+    json!({ "matchLabels": {
+        naming::UID: labels[naming::UID],
+        naming::COMPONENT: labels[naming::COMPONENT],
+    } })
+}
+
 fn container(federation: &Federation, settings: &Settings) -> Value {
+    let kubernetes = federation.spec.kubernetes.clone().unwrap_or_default();
+    let resources = kubernetes.supervisor.unwrap_or_default();
+    let memory = resources.memory_of_supervisor();
+    let probe = |every: u32, failures: u32| {
+        json!({
+            "httpGet": { "path": "/healthz", "port": "api" },
+            "periodSeconds": every, "timeoutSeconds": 10, "failureThreshold": failures,
+        })
+    };
     json!({
         "name": naming::CONTAINER,
         "image": settings.node_image,
@@ -58,9 +88,23 @@ fn container(federation: &Federation, settings: &Settings) -> Value {
         ],
         // Memory use grows with the record, which is judged as a whole.
         "resources": {
-            "requests": { "cpu": "100m", "memory": "128Mi", "ephemeral-storage": "64Mi" },
-            "limits": { "cpu": "2", "memory": "2Gi", "ephemeral-storage": pod::MAX_DATA },
+            "requests": {
+                "cpu": resources.cpu_of_supervisor().to_string(),
+                "memory": pod::quantity(Size(memory.0)),
+                "ephemeral-storage": "64Mi",
+            },
+            "limits": {
+                "cpu": resources.cpu_limit().to_string(),
+                "memory": pod::quantity(Size(memory.1)),
+                "ephemeral-storage": pod::MAX_DATA,
+            },
         },
+        // A supervisor that resumes a run first reads the run's journal.
+        "startupProbe": probe(1, 300),
+        "readinessProbe": probe(5, 3),
+        // A restart costs the run a rollback, so a busy machine must not cause one.
+        "livenessProbe": probe(10, 12),
+        "env": [pod::mark(federation)],
         "securityContext": confined::container(),
         "volumeMounts": [
             { "name": "federation", "mountPath": "/etc/faultline", "readOnly": true },

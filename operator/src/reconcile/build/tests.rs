@@ -72,9 +72,14 @@ fn set_of(observed: &Observed, name: &str) -> Value {
     serde_json::to_value(set).expect("a set serialises")
 }
 
+/// Returns the pod that a set of this federation would create.
+pub(crate) fn template(federation: &Federation, set: &str) -> Value {
+    set_of(&Observed::of(Arc::new(federation.clone())), set)["spec"]["template"]["spec"].clone()
+}
+
 #[test]
 fn the_objects_of_the_quick_start_are_as_reviewed() {
-    let Desired { file, policy, sets, drifted, places, amended, orders } =
+    let Desired { file, policy, budget, sets, drifted, places, amended, orders } =
         built(&Observed::of(Arc::new(quickstart())));
     assert_eq!((drifted, places, amended, orders), (vec![], None, None, vec![]));
     let names: Vec<String> = sets.iter().map(ResourceExt::name_any).collect();
@@ -85,6 +90,7 @@ fn the_objects_of_the_quick_start_are_as_reviewed() {
     insta::assert_snapshot!("quickstart-supervisor", yaml(&sets[0]));
     insta::assert_snapshot!("quickstart-paris", yaml(&sets[1]));
     insta::assert_snapshot!("quickstart-pods", yaml(&policy));
+    insta::assert_snapshot!("quickstart-budget", yaml(&budget));
 }
 
 #[test]
@@ -140,10 +146,13 @@ fn every_pod_is_confined() {
         assert!(container["resources"]["requests"]["cpu"].is_string());
         assert!(container["resources"]["limits"]["memory"].is_string());
         let env = container["env"].as_array().cloned().unwrap_or_default();
+        let is_mark =
+            |it: &Value| it["name"] == naming::MARK && it["value"].as_str() == quickstart().uid().as_deref();
         assert!(
-            env.iter().all(|it| it["valueFrom"]["fieldRef"].is_object()),
+            env.iter().all(|it| it["valueFrom"]["fieldRef"].is_object() || is_mark(it)),
             "no environment variable contains a key"
         );
+        assert!(env.iter().any(is_mark), "a pod can be recognised without its labels");
         assert!(container["image"].as_str().is_some_and(|it| !it.ends_with(":latest") && it.contains(':')));
         for volume in pod["volumes"].as_array().expect("it has volumes") {
             assert!(volume["hostPath"].is_null());
