@@ -40,7 +40,7 @@ pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, CommandErr
     let source = read(&arguments.file)?;
     let federation = source.parse()?;
     for warning in bare_booleans(&source.label, &source.text(), &federation) {
-        anstream::eprintln!("warning: {}", printable(&warning));
+        output::note(format_args!("warning: {}", printable(&warning)));
     }
     if let Some(running) = &arguments.running {
         return print_changes(&read(running)?, &federation, &source);

@@ -72,8 +72,8 @@ pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, CommandError> 
     let diagram = Diagram::new(&history, &names, Limits::default());
     let (page, drawing) =
         (page::render(recording.recorded()), svg::render(&diagram, svg::Options::default()));
-    check_replaceable(&arguments.dir, &to, page::is_page)?;
-    check_replaceable(&arguments.dir, &picture, svg::is_diagram)?;
+    check_replaceable(&dir, &to, page::is_page)?;
+    check_replaceable(&dir, &picture, svg::is_diagram)?;
     write(&to, &page)?;
     write(&picture, &drawing)?;
     output::print(&format!("{}\n{}\n", to.display(), picture.display()))?;
