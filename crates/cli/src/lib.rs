@@ -110,10 +110,13 @@ impl Cli {
     pub fn main(self) -> ExitCode {
         command_error::explain();
         let arguments = Arguments::parse();
-        ignore_file_size_signal();
         let log = log::begin(&arguments.command);
         let Arguments { command, memory } = arguments;
-        let done = set_limit(memory).and_then(|()| perform(command, memory));
+        let limited = set_limit(memory);
+        let done = limited.and_then(|()| {
+            ignore_file_size_signal();
+            perform(command, memory)
+        });
         log.finish();
         match done {
             Ok(exit) => exit.into(),
