@@ -113,14 +113,17 @@ impl Cli {
         command_error::explain();
         let arguments =
             Arguments::from_arg_matches(&command_line().get_matches()).unwrap_or_else(|it| it.exit());
-        ignore_file_size_signal();
         // A search ends with its threads, and prints the seed first.
         if !matches!(arguments.command, Command::Fuzz(_) | Command::Errata(_)) {
             abort_on_panic();
         }
         let log = log::begin(&arguments.command);
         let Arguments { command, memory } = arguments;
-        let done = set_limit(memory).and_then(|()| perform(command, memory));
+        let limited = set_limit(memory);
+        let done = limited.and_then(|()| {
+            ignore_file_size_signal();
+            perform(command, memory)
+        });
         log.finish();
         match done {
             Ok(exit) => exit.into(),

@@ -27,7 +27,6 @@ use crate::interrupt;
 use crate::live::{Live, View};
 use crate::log;
 use crate::machine::{self, CheckState, Finding};
-use crate::output::note;
 
 /// The maximum number of nodes whose unexpected ends are reported individually.
 const MAX_REPORTED: usize = 3;
@@ -39,6 +38,8 @@ pub(crate) struct Processes<'a> {
     pub(crate) metrics: Option<Arc<TcpListener>>,
     pub(crate) view: View<'a>,
     pub(crate) interrupted: &'a Arc<AtomicBool>,
+    /// Lines about nodes that ended unexpectedly, to be printed once the run has been recorded.
+    pub(crate) notes: Vec<String>,
 }
 
 impl Backend for Processes<'_> {
@@ -61,7 +62,7 @@ impl Backend for Processes<'_> {
         let (ended, collapsed) = ended(run?);
         let ended = RunEnd { program: program_digest(), ..ended };
         if !self.view.output.quiet {
-            report_collapsed(&collapsed, manifest, dir);
+            self.notes = describe_collapsed(&collapsed, manifest, dir);
         }
         Ok((ended, None))
     }
@@ -127,17 +128,19 @@ fn program_digest() -> Option<Hash> {
     *DIGEST.get_or_init(|| Hash::of(File::open(local::THIS_PROGRAM).ok()?).ok())
 }
 
-/// Reports the first nodes that ended unexpectedly, with their last output.
-fn report_collapsed(collapsed: &[UnexpectedEnd], manifest: &Manifest, dir: &Path) {
+/// Describes the first nodes that ended unexpectedly, with their last output.
+fn describe_collapsed(collapsed: &[UnexpectedEnd], manifest: &Manifest, dir: &Path) -> Vec<String> {
+    let mut lines = Vec::new();
     for it in collapsed.iter().take(MAX_REPORTED) {
         let name = &manifest.processes[it.process.index()].name;
-        note(format_args!("{name}, {}, ended unexpectedly: {}", it.life, it.status));
-        it.last_output.lines().for_each(|line| note(format_args!("  {}", printable(line))));
+        lines.push(format!("{name}, {}, ended unexpectedly: {}", it.life, it.status));
+        lines.extend(it.last_output.lines().map(|line| format!("  {}", printable(line))));
     }
     if collapsed.len() > MAX_REPORTED {
         let more = collapsed.len() - MAX_REPORTED;
-        note(format_args!("and {more} more; see {}", dir.join(log::FILE).display()));
+        lines.push(format!("and {more} more; see {}", dir.join(log::FILE).display()));
     }
+    lines
 }
 
 impl Observer for Live {

@@ -17,6 +17,7 @@ use crate::files;
 use crate::live::View;
 use crate::local::Processes;
 use crate::machine::{self, Size};
+use crate::output;
 use crate::recording::LocatedRecording;
 use crate::simulate::Watched;
 
@@ -67,8 +68,11 @@ impl Runner<'_> {
             }
             LocalBackend::Processes { kernel, metrics } => {
                 let (kernel, metrics) = (*kernel, metrics.clone());
-                let mut processes = Processes { kernel, metrics, view: *view, interrupted };
-                session.record(&bundle, &mut processes).map_err(|error| command_error(error, |it| it))
+                let mut processes =
+                    Processes { kernel, metrics, view: *view, interrupted, notes: Vec::new() };
+                let run = session.record(&bundle, &mut processes);
+                processes.notes.iter().for_each(output::note);
+                run.map_err(|error| command_error(error, |it| it))
             }
         };
         Ok(LocatedRecording::new(dir, run?, *strictness))

@@ -4,8 +4,14 @@ use faultline_api::quantity::Size;
 use faultline_runtime::memory;
 use faultline_session::bound_memory;
 use miette::miette;
+use nix::sys::resource::{Resource, getrlimit};
 
 use crate::command_error::CommandError;
+
+/// The address space that any command needs beyond what its program occupies, in bytes.
+const LEAST_ADDRESSES: u64 = 64 << 20;
+/// The number of files that any command may have to open.
+const LEAST_FILES: u64 = 24;
 
 /// Sets the memory limit for all runs that this program performs: the requested limit or, by default, half of the
 /// available memory.
@@ -15,9 +21,32 @@ use crate::command_error::CommandError;
 /// Fails if no run could stay within the requested limit, if the limit exceeds the memory of this machine, or if a
 /// limit is requested but this system does not report the memory use of programs.
 pub fn set_limit(requested: Option<Size>) -> Result<(), CommandError> {
+    check_limits()?;
     let checked = |requested| checked(requested, memory::available(), memory::used());
     bound_memory(memory::bound(requested.map(checked).transpose()?));
     Ok(())
+}
+
+/// Checks that the limits of this program leave room for any work. Beyond them, neither the allocator nor the standard
+/// library reports errors: the program would be aborted.
+fn check_limits() -> Result<(), CommandError> {
+    if let Some(left) = memory::addresses_left().filter(|it| *it < LEAST_ADDRESSES) {
+        return Err(CommandError::machine_with(
+            format!(
+                "the address space of this program is limited: {} MiB are left, and it needs at least {} MiB",
+                left >> 20,
+                LEAST_ADDRESSES >> 20
+            ),
+            "raise the limit (`ulimit -v`)",
+        ));
+    }
+    match getrlimit(Resource::RLIMIT_NOFILE) {
+        Ok((limit, _)) if limit < LEAST_FILES => Err(CommandError::machine_with(
+            format!("this program may open only {limit} files, and needs at least {LEAST_FILES}"),
+            "raise the limit (`ulimit -n`)",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Returns the requested limit in bytes, if a run can respect it.

@@ -46,9 +46,13 @@ impl Claim {
     /// Returns an error if another command writes to `dir`, or if `dir` cannot be created.
     pub fn of(action: &str, dir: &Path) -> Result<Claim, CommandError> {
         let refused = |error: io::Error| CommandError::writing(action, dir, &error, UNWRITABLE);
-        let above = dir.parent().filter(|it| !it.as_os_str().is_empty());
-        above.map_or(Ok(()), fs::create_dir_all).map_err(refused)?;
-        let is_new = match fs::create_dir(dir) {
+        let created = fs::create_dir(dir).or_else(|error| match (error.kind(), dir.parent()) {
+            (ErrorKind::NotFound, Some(parent)) => {
+                fs::create_dir_all(parent).and_then(|()| fs::create_dir(dir))
+            }
+            _ => Err(error),
+        });
+        let is_new = match created {
             Ok(()) => true,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
             Err(error) => return Err(refused(error)),
@@ -387,6 +391,43 @@ mod tests {
         write("a", "report.html", 60);
         write("other", "text", 70);
         assert_eq!(newest_in(runs), Some(runs.join("b")));
+    }
+
+    #[test]
+    fn new_directories_are_claimed_by_one_of_many() {
+        let temporary = tempfile::tempdir().expect("a directory");
+        let runs = temporary.path().join("runs");
+        let base = federation(str::to_owned);
+        let claim = || Claim::of_run_in(&runs, "trio", 12, &base, BackendKind::Local).expect("it is free");
+        let claims: Vec<Claim> = std::thread::scope(|scope| {
+            let claiming: Vec<_> = (0..16).map(|_| scope.spawn(claim)).collect();
+            claiming.into_iter().map(|it| it.join().expect("a claim")).collect()
+        });
+        let mut names: Vec<_> = claims.iter().map(|it| it.dir().to_owned()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), 16);
+        assert!(
+            names.contains(&runs.join("trio-12")) && names.contains(&runs.join("trio-12.16")),
+            "{names:?}"
+        );
+        drop(claims);
+        assert_eq!(fs::read_dir(&runs).expect("it exists").count(), 0, "unused directories are removed");
+    }
+
+    #[test]
+    fn a_claimed_directory_is_refused_until_the_claim_ends() {
+        let temporary = tempfile::tempdir().expect("a directory");
+        let dir = temporary.path().join("results");
+        let claim = Claim::of(RESULTS, &dir).expect("it is new");
+        let refused = Claim::of(ACTION, &dir).expect_err("it is claimed").report.to_string();
+        assert!(refused.ends_with("another command writes to it"), "{refused}");
+        fs::write(dir.join("results"), "text").expect("it can be written");
+        drop(claim);
+        drop(Claim::of(RESULTS, &dir).expect("the claim has ended"));
+        assert!(dir.join("results").exists());
+        let file = Claim::of(RESULTS, &dir.join("results")).expect_err("it is a file").report.to_string();
+        assert!(file.ends_with("it is not a directory"), "{file}");
     }
 
     fn federation(change: impl Fn(&str) -> String) -> Federation {

@@ -106,6 +106,16 @@ pub fn open(dir: &Path) -> Result<UnjudgedRecording, CommandError> {
         let why = if dir.exists() { "it is not a directory" } else { "no such directory" };
         return Err(CommandError::path("read", dir, why, HELP));
     }
+    let bundle = Bundle::open(dir);
+    if bundle.is_claimed_only() {
+        let help = "if no run is starting there, delete the directory";
+        return Err(CommandError::path(
+            "read",
+            dir,
+            "the run in it has not begun, or was ended before it began",
+            help,
+        ));
+    }
     let wrong = |error: BundleError| {
         let help = match error {
             BundleError::Format { .. } => "use the version of Faultline that recorded it",
@@ -114,5 +124,5 @@ pub fn open(dir: &Path) -> Result<UnjudgedRecording, CommandError> {
         };
         CommandError::path("use", dir, error, help)
     };
-    UnjudgedRecording::read(&Bundle::open(dir)).map_err(wrong)
+    UnjudgedRecording::read(&bundle).map_err(wrong)
 }

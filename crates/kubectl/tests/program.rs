@@ -45,7 +45,7 @@ fn an_unwritable_directory_is_rejected_before_the_federation_is_created() {
     let output = program().args(arguments).env("KUBECONFIG", &config).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("cannot fetch into") && said.contains("a writable directory"), "{said}");
+    assert!(said.contains("cannot record a run in") && said.contains("a writable directory"), "{said}");
 }
 
 #[test]

@@ -48,6 +48,8 @@ pub(crate) struct Setup {
     /// Cluster of each process, indexed by process.
     pub(crate) clusters: Vec<ClusterId>,
     pub(crate) storage: StorageOptions,
+    /// Whether an earlier life has opened the storage, which was not ordered to be removed since then.
+    pub(crate) has_storage: bool,
     /// Keys that the process shares with each of the other processes, indexed by process.
     pub(crate) keys: WrappedKeys,
     /// Kinds of facts to report.

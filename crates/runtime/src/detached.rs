@@ -113,8 +113,8 @@ mod tests {
         let (shown_in, shown) = channel();
         let output = Detached::new(move |frame: u64| {
             // Stands still until the sender is dropped.
-            drop(may_go.recv());
-            drop(shown_in.send(frame));
+            let _ = may_go.recv();
+            let _ = shown_in.send(frame);
         })
         .unwrap();
         let total = WAITING as u64 + 100;
@@ -130,7 +130,10 @@ mod tests {
     #[test]
     fn an_output_that_never_goes_on_is_abandoned() {
         let (_stays, may_go) = channel::<()>();
-        let output = Detached::new(move |()| drop(may_go.recv())).unwrap();
+        let output = Detached::new(move |()| {
+            let _ = may_go.recv();
+        })
+        .unwrap();
         output.show(());
         output.finish();
     }

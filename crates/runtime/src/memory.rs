@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use faultline_supervisor::MemoryBound;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
 /// Mount point of the control groups (version 2).
 const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
@@ -49,13 +50,22 @@ fn page_size() -> Option<u64> {
 }
 
 /// Returns the maximum amount of memory that this program can use, in bytes: the memory of the machine or, if lower,
-/// the smallest limit of the program's control groups (in a container, the container's memory limit). `None` if it is
-/// unknown.
+/// the smallest limit of the program's control groups (in a container, the container's memory limit) and of its address
+/// space. `None` if it is unknown.
 pub fn available() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|it| total(&it));
     let limits = control_groups(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default());
     let limit = |group: PathBuf| fs::read_to_string(group.join("memory.max")).ok()?.trim().parse().ok();
-    machine.into_iter().chain(limits.into_iter().filter_map(limit)).min()
+    let addresses = addresses_left().map(|left| left.saturating_add(used().unwrap_or(0)));
+    machine.into_iter().chain(limits.into_iter().filter_map(limit)).chain(addresses).min()
+}
+
+/// Returns how much the address space of this program can still grow, in bytes; `None` if it is not limited.
+pub fn addresses_left() -> Option<u64> {
+    let (limit, _) = getrlimit(Resource::RLIMIT_AS).ok().filter(|it| it.0 != RLIM_INFINITY)?;
+    let pages =
+        fs::read_to_string("/proc/self/statm").ok()?.split_whitespace().next()?.parse::<u64>().ok()?;
+    Some(limit.saturating_sub(pages * page_size()?))
 }
 
 /// Returns the directories of the control group (version 2) named in `own`, and of the groups that contain

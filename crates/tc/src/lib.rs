@@ -35,6 +35,9 @@ pub enum TcError {
     /// The netlink socket could not be opened.
     #[error("cannot open a netlink socket: {0}")]
     Socket(io::Error),
+    /// The program may not change the network, so the kernel's features cannot be tested.
+    #[error("this program may not change the network: {0} (requires CAP_NET_ADMIN)")]
+    NotPermitted(io::Error),
     /// The operation on the interface failed.
     #[error(transparent)]
     Apply(#[from] ApplyError),

@@ -102,19 +102,28 @@ impl Probe {
     ///
     /// # Errors
     ///
-    /// Fails if no netlink socket can be opened. A missing ability is not an error.
+    /// Fails if no netlink socket can be opened, or if the program lacks the permission. A missing ability is not an
+    /// error.
     pub fn run() -> Result<Probe, TcError> {
         let kernel = open()?;
         let mut findings = Vec::new();
         for ability in Ability::ALL {
-            findings.push((ability, attempt(&kernel, ability).map_err(|error| error.to_string())));
+            findings.push((ability, attempt(&kernel, ability)));
             for name in [SCRATCH, SCRATCH_IFB, SCRATCH_BRIDGE] {
                 if let Err(error) = kernel.remove_link(name) {
                     tracing::warn!(name, %error, "cannot remove an interface");
                 }
             }
         }
-        Ok(Probe { findings })
+        let is_denied = |it: &io::Error| it.kind() == io::ErrorKind::PermissionDenied;
+        // Without the permission, every attempt fails, whatever the kernel supports.
+        if findings.iter().all(|(_, finding)| finding.as_ref().is_err_and(is_denied))
+            && let Some((_, Err(error))) = findings.pop()
+        {
+            return Err(TcError::NotPermitted(error));
+        }
+        let findings = findings.into_iter().map(|(it, finding)| (it, finding.map_err(|it| it.to_string())));
+        Ok(Probe { findings: findings.collect() })
     }
 
     /// Returns whether the kernel has this ability.

@@ -122,6 +122,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("programs are stripped, examples optimised alike", profiles::check),
     ("no_std crates do not use std", sources::no_std),
     ("only real-time crates permit clocks", sources::clocks),
+    ("programs print only through functions that report errors", sources::prints),
     ("every source file is compiled", sources::reached),
     ("no file names a developer's directory or another registry", sources::places),
     ("protocols are named only where permitted", names::check),

@@ -38,6 +38,11 @@ const PLACES: &[&[&str]] = &[
     &["[sour", "ce."],
 ];
 
+/// Directories with programs for developers, which may panic if nobody reads their output.
+const MAY_PRINT: &[&str] = &["crates/xtask", "crates/runtime-tests", "examples", "e2e"];
+/// The macros that panic if the output cannot be written. They cover those whose names begin with `e`.
+const PRINTING: &[&[&str]] = &[&["print", "!("], &["print", "ln!("]];
+
 pub(crate) fn lints(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
     let mut problems = Vec::new();
     for package in repository.metadata.workspace_packages() {
@@ -76,6 +81,36 @@ fn takes_std(text: &str) -> bool {
     text.lines()
         .take_while(|it| *it != "#[cfg(test)]")
         .any(|it| it.trim_start().starts_with("extern crate std"))
+}
+
+/// Checks that no code outside the tests uses a macro that prints: such a macro panics if the output cannot be written, for
+/// example because the disk is full.
+pub(crate) fn prints(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
+    let mut problems = Vec::new();
+    for file in files(repository)? {
+        let is_source =
+            file.extension().is_some_and(|it| it == "rs") && file.iter().any(|part| part == "src");
+        if !is_source || is_for_tests(&file) || MAY_PRINT.iter().any(|it| file.starts_with(it)) {
+            continue;
+        }
+        for line in printing_lines(&fs::read_to_string(repository.root.join(&file))?) {
+            problems.push(format!(
+                "{}:{line} uses a macro that panics if the output cannot be written",
+                file.display()
+            ));
+        }
+    }
+    Ok(problems)
+}
+
+/// Returns the lines outside the tests at the end of a source text that print with a macro.
+fn printing_lines(text: &str) -> Vec<usize> {
+    let lines = (1..).zip(text.lines().take_while(|it| *it != "#[cfg(test)]"));
+    let prints = |line: &str| {
+        let code = line.split("//").next().unwrap_or_default();
+        PRINTING.iter().any(|it| code.contains(&it.concat()))
+    };
+    lines.filter(|(_, line)| prints(line)).map(|(number, _)| number).collect()
 }
 
 /// Returns whether a file is compiled only for tests: `testing.rs`, `tests.rs`, or a file below a directory named
@@ -209,6 +244,14 @@ mod tests {
         assert!(!takes_std("use core::fmt;\n\n#[cfg(test)]\nmod tests {\n    extern crate std;\n}\n"));
         assert!(is_for_tests(Path::new("crates/dataflow/src/programs/testing.rs")));
         assert!(!is_for_tests(Path::new("crates/dataflow/src/programs/queens.rs")));
+    }
+
+    #[test]
+    fn printing_macros_are_found_outside_tests() {
+        let [print, println] = [0, 1].map(|it| PRINTING[it].concat());
+        let text =
+            format!("// {print}\n    anstream::e{println}\"text\");\n{print}1)\n#[cfg(test)]\n{println}2)\n");
+        assert_eq!(printing_lines(&text), [2, 3]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod evidence;
 mod explore;
 mod fuzz;
 mod interrupted;
+mod isolated;
 mod killed;
 mod links;
 mod local;

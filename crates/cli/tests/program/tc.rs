@@ -43,6 +43,23 @@ fn a_run_by_traffic_control_passes_with_its_links_as_requested() {
 }
 
 #[test]
+fn a_missing_permission_is_not_a_missing_feature_of_the_kernel() {
+    let place = TestDirectory::new();
+    if !supports_traffic_control(&place) {
+        return;
+    }
+    place.write("small.yaml", small(FAULTS));
+    let mut limited = Command::new("setpriv");
+    limited.current_dir(place.dir()).args(["--bounding-set=-net_admin", "--inh-caps=-net_admin"]);
+    limited.arg(env!("CARGO_BIN_EXE_faultline")).args(["run", "small.yaml", "--links", "tc", "--out", "run"]);
+    let output = limited.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("CAP_NET_ADMIN") && said.contains("run as root"), "{said}");
+    assert!(!said.contains("modprobe"), "{said}");
+}
+
+#[test]
 fn a_run_that_is_killed_leaves_no_process_and_no_interface() {
     let place = TestDirectory::new();
     if !supports_traffic_control(&place) {

@@ -1,15 +1,19 @@
 //! Pages of metrics, as HTTP responses.
 
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use std::{io, thread};
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
-use faultline_callers::SharedPage;
+use faultline_callers::{SharedPage, UntrustedConnections, answer_all};
 use prometheus_client::registry::Registry;
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
 
 use super::page::{Page, Values};
 use crate::control::ToSupervisor;
@@ -50,6 +54,26 @@ impl Exposition {
         let state = Arc::new((registry(self, process), SharedPage::new(FRESH)));
         Router::new().route("/metrics", get(page)).with_state(state)
     }
+}
+
+/// Serves the metrics of a run on a thread of its own, so that no reader delays the supervisor, until the result is
+/// dropped.
+pub(crate) fn serve(exposition: Arc<Exposition>, listener: TcpListener) -> io::Result<oneshot::Sender<()>> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    listener.set_nonblocking(true)?;
+    let listener = {
+        let _inside = runtime.enter();
+        tokio::net::TcpListener::from_std(listener)?
+    };
+    let (stays, ended) = oneshot::channel();
+    let serve = async move {
+        tokio::select! {
+            _ = ended => {}
+            () = answer_all(listener, UntrustedConnections::besides(0), exposition.app(None)) => {}
+        }
+    };
+    thread::Builder::new().name("metrics".into()).spawn(move || runtime.block_on(serve))?;
+    Ok(stays)
 }
 
 async fn page(State(state): State<Arc<(Registry, SharedPage)>>) -> impl IntoResponse {

@@ -31,7 +31,7 @@ use crate::engine::{Engine, EngineError, EngineOutputs, ProcessInputs, ReportedF
 use crate::exits;
 use crate::metrics::exposition::Exposition;
 use crate::secret::{HandshakeError, MAGIC, Secret};
-use crate::storage::{Request, Storage, StoreError};
+use crate::storage::{self, Request, Storage, StoreError};
 use crate::transport::{Identity, Transport};
 pub(crate) use measure::Echoes;
 pub(crate) use shaping::Shaping;
@@ -272,6 +272,9 @@ async fn host<P: Process + Send + 'static>(
     let packets_in = inbox_in.clone();
     let arrived = move |packet| drop(packets_in.send(Stimulus::Packet(packet)));
     let store = run_dir.join("nodes").join(&setup.name).join("store");
+    if setup.has_storage {
+        storage::require(&store, setup.storage).map_err(|error| NodeError::Storage(error.to_string()))?;
+    }
     let storage = Storage::<P>::open(store, life, setup.storage, setup.clock, stored)
         .map_err(|error: StoreError| NodeError::Storage(error.to_string()))?;
 

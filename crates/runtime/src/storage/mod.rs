@@ -7,7 +7,7 @@ mod slots;
 mod store;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc as queue};
 use std::thread;
 use std::time::Duration;
@@ -103,6 +103,14 @@ impl<P: Process + 'static> Storage<P> {
     }
 }
 
+/// Checks that the storage of an earlier life still exists.
+pub(crate) fn require(dir: &Path, options: StorageOptions) -> Result<(), StoreError> {
+    match options.kind {
+        StorageMedium::Disk if !store::exists(dir) => Err(StoreError::Gone { path: dir.to_owned() }),
+        _ => Ok(()),
+    }
+}
+
 struct Worker<P: Process> {
     store: Store<P::Head, P::Saved>,
     clock: Clock,
@@ -144,8 +152,8 @@ impl<P: Process> Worker<P> {
                 let bytes = image.snapshot.len();
                 Some(match self.write(bytes, |store| store.persist(image)) {
                     Ok(()) => Event::Persisted(name),
-                    // This failure was not injected, and later writes would also fail.
-                    Err(error) if self.fault.is_none() && error.is_full_disk() => return Err(error),
+                    // This failure was not injected, and must not pass for one: the process ends with its reason.
+                    Err(error) if self.fault.is_none() => return Err(error),
                     // The image was already stored, and is still intact.
                     Err(_) if self.store.read(name, false).is_ok_and(|it| it.is_some()) => {
                         Event::Persisted(name)
@@ -161,10 +169,15 @@ impl<P: Process> Worker<P> {
             }
             Request::Read(name) => {
                 let corrupt = self.fault == Some(StorageFault::Corrupt);
-                let image = self.store.read(name, corrupt).unwrap_or_else(|error| {
-                    warn!(%name, %error, "an image cannot be read back");
-                    None
-                });
+                let image = match self.store.read(name, corrupt) {
+                    Ok(image) => image,
+                    // The image may be intact. It must not pass for one that is lost.
+                    Err(error @ StoreError::Read { .. }) => return Err(error),
+                    Err(error) => {
+                        warn!(%name, %error, "an image cannot be read back");
+                        None
+                    }
+                };
                 Some(Event::Read { name, image })
             }
             Request::List => Some(Event::Listed(self.store.list())),

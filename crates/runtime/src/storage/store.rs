@@ -35,6 +35,8 @@ pub(crate) enum StoreError {
     Thread(io::Error),
     #[error("cannot open the storage at {}: {source}", path.display())]
     Open { path: PathBuf, source: io::Error },
+    #[error("the storage at {} was removed while no process used it", path.display())]
+    Gone { path: PathBuf },
     #[error("cannot write {what}: {source}")]
     Write { what: String, source: io::Error },
     #[error("cannot read {what}: {source}")]
@@ -47,11 +49,9 @@ pub(crate) enum StoreError {
     Codec { what: String, source: CodecError },
 }
 
-impl StoreError {
-    /// Returns whether the disk was full.
-    pub(super) fn is_full_disk(&self) -> bool {
-        matches!(self, StoreError::Write { source, .. } if source.kind() == io::ErrorKind::StorageFull)
-    }
+/// Returns whether a life has opened storage in `dir`.
+pub(super) fn exists(dir: &Path) -> bool {
+    dir.join(JOURNAL).exists()
 }
 
 /// Storage for images and records.

@@ -35,6 +35,7 @@ use crate::clock::{Alarm, Clock};
 use crate::control::{self, Directory, DirectoryEntry, Introduction, Setup, ToNode, ToSupervisor};
 use crate::exits::panic_at_end;
 use crate::metrics::Sum;
+use crate::metrics::exposition::serve;
 use crate::secret::{Ends, Keys, Secret, WrappedKeys};
 
 /// Minimum number of heartbeats that a node sends within the detection time.
@@ -89,6 +90,8 @@ struct Host<'a, P> {
     nodes: BTreeMap<(ProcessId, Life), Node>,
     /// How the newest life of each process begins.
     boots: BTreeMap<ProcessId, Boot>,
+    /// Processes that have opened their storage in some life.
+    registered: BTreeSet<ProcessId>,
     membership: Arc<Membership>,
     measuring: Measuring,
     /// Whether the links have been measured.
@@ -159,15 +162,8 @@ pub(crate) async fn host<P: PlaceBackend>(
     tokio::task::spawn_local(listen(listener, connections, keys.clone(), host_events.clone()));
 
     let totals = Totals::new(&options, sum);
-    if let Some(listener) = &options.metrics {
-        let begin = || {
-            listener.set_nonblocking(true)?;
-            TcpListener::from_std(listener.try_clone()?)
-        };
-        let listener = begin().map_err(RunError::Metrics)?;
-        let app = totals.exposition().app(None);
-        tokio::spawn(faultline_callers::answer_all(listener, UntrustedConnections::besides(0), app));
-    }
+    let serve = |it: &Arc<std::net::TcpListener>| serve(totals.exposition(), it.try_clone()?);
+    let _metrics = options.metrics.as_ref().map(serve).transpose().map_err(RunError::Metrics)?;
 
     let mut orders = Vec::new();
     let mut supervisor = Supervisor::new(options.supervisor.clone(), options.membership.clone(), &mut orders);
@@ -192,6 +188,7 @@ pub(crate) async fn host<P: PlaceBackend>(
         host_events,
         nodes: BTreeMap::new(),
         boots: BTreeMap::new(),
+        registered: BTreeSet::new(),
         membership: Arc::new(options.membership.clone()),
         measuring: Measuring::new(&options.membership, &options.links),
         begun: false,
@@ -372,7 +369,10 @@ impl<P: PlaceBackend> Host<'_, P> {
                                 self.observer.recorded(at, *process, *life, fact);
                             }
                             // Its agent has removed the storage if necessary.
-                            Report::Registered { process, .. } => drop(memory.wiped.remove(process)),
+                            Report::Registered { process, .. } => {
+                                memory.wiped.remove(process);
+                                self.registered.insert(*process);
+                            }
                             Report::LinksMeasured => {
                                 self.begun = true;
                                 self.observer.measured(&self.measuring.entries());
@@ -664,6 +664,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         match message {
             ToSupervisor::Registered(address) => {
                 node.address = Some(address);
+                self.registered.insert(process);
                 for no in std::mem::take(&mut node.at_start) {
                     // Further processes that start say nothing about how long the fault took to take effect.
                     if !self.effects.is_applied(no) {
@@ -780,6 +781,7 @@ impl<P: PlaceBackend> Host<'_, P> {
             kernel: self.places.kernel(process),
             clusters: self.options.membership.members.iter().map(|member| member.cluster).collect(),
             storage: self.options.storage,
+            has_storage: self.boots[&process] == Boot::Restarted && self.registered.contains(&process),
             keys,
             follows: self.follows.clone(),
             heartbeat_every: self.heartbeat_every,

@@ -161,25 +161,25 @@ impl Observer for () {
 pub enum RunError {
     /// The asynchronous runtime did not start.
     #[error("cannot start the runtime: {0}")]
-    Runtime(io::Error),
+    Runtime(#[source] io::Error),
     /// The operating system provided no random bytes for the keys.
     #[error("cannot generate the keys of the run: {0}")]
     Secret(getrandom::Error),
     /// The control port could not be opened.
     #[error("cannot listen for the nodes: {0}")]
-    Listen(io::Error),
+    Listen(#[source] io::Error),
     /// The network namespaces of the nodes could not be created.
     #[error("{0}")]
-    Namespace(NamespaceError),
+    Namespace(#[source] NamespaceError),
     /// The metrics page cannot be served.
     #[error("cannot serve metrics: {0}")]
-    Metrics(io::Error),
+    Metrics(#[source] io::Error),
     /// The timer failed.
     #[error("the timer failed: {0}")]
-    Alarm(io::Error),
+    Alarm(#[source] io::Error),
     /// A facts file could not be written.
     #[error("{0}")]
-    Facts(BundleError),
+    Facts(#[source] BundleError),
     /// There is no space left for the record or the storage.
     #[error("the disk is full: {0}")]
     DiskFull(String),
@@ -200,10 +200,10 @@ pub enum RunError {
     },
     /// The supervisor's facts or its journal cannot be written.
     #[error("cannot write the supervisor's facts or its journal: {0}")]
-    Record(io::Error),
+    Record(#[source] io::Error),
     /// The journal of a predecessor cannot be read.
     #[error("cannot read the journal of the previous supervisor: {0}")]
-    Past(io::Error),
+    Past(#[source] io::Error),
     /// The journal contradicts the record.
     #[error("the journal does not match the run's record")]
     Journal,

@@ -155,6 +155,12 @@ impl Bundle {
         self.manifest_path().exists() || self.facts_dir().exists()
     }
 
+    /// Returns whether the directory has been claimed for a run of which nothing has been written yet.
+    pub fn is_claimed_only(&self) -> bool {
+        let is_empty = |dir: PathBuf| fs::read_dir(dir).is_ok_and(|mut it| it.next().is_none());
+        !self.manifest_path().exists() && is_empty(self.facts_dir())
+    }
+
     /// Removes the facts, the inputs, the federation file and the manifest, but not the directory. If the removal is
     /// cut short, the directory still counts as one that contains a run.
     ///
@@ -501,6 +507,23 @@ pub(super) mod tests {
         bundle.clear().unwrap();
         assert!(!bundle.holds_a_run() && !bundle.records_inputs());
         Bundle::create(bundle.dir()).unwrap();
+    }
+
+    #[test]
+    fn a_bundle_is_created_by_one_of_many() {
+        for _ in 0..100 {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("run");
+            let created: Vec<_> = std::thread::scope(|scope| {
+                let creating: Vec<_> = (0..8).map(|_| scope.spawn(|| Bundle::create(&path))).collect();
+                creating.into_iter().map(|it| it.join().unwrap()).collect()
+            });
+            assert_eq!(created.iter().filter(|it| it.is_ok()).count(), 1, "{created:?}");
+            assert!(
+                created.iter().all(|it| matches!(it, Ok(_) | Err(BundleError::Occupied(_)))),
+                "{created:?}"
+            );
+        }
     }
 
     #[test]
