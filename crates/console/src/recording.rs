@@ -92,7 +92,7 @@ pub fn located(dir: Option<&Path>) -> Result<PathBuf, CommandError> {
         const NONE: &str = "run a federation first (`faultline run`), or specify the directory of a record";
         return Err(CommandError::input(miette!(help = NONE, "there is no record in `{RUNS}`")));
     };
-    anstream::eprintln!("newest record: {}", newest.display());
+    output::note(format_args!("newest record: {}", newest.display()));
     Ok(newest)
 }
 

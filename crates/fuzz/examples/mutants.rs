@@ -68,9 +68,6 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
 fn row(mutant: &Mutant) -> String {
     let mut by: Vec<String> =
         mutant.violated.iter().map(|(property, runs)| format!("{} {runs}", name(*property))).collect();
-    if mutant.panics > 0 {
-        by.push(format!("panic {}", mutant.panics));
-    }
     by.extend(mutant.unusual.iter().cloned());
     let first = mutant.first.map_or("-".to_owned(), |it| it.to_string());
     format!("| `{}` | {} | {first} | {} |", mutant.mutation, mutant.runs, by.join(", "))

@@ -184,10 +184,10 @@ fn once(
             End::Lost(command_error) | End::Without(command_error) => Err(command_error),
         };
         if let Some(seconds) = expires_after(&federation).filter(|_| has_finished) {
-            anstream::eprintln!(
+            note(format_args!(
                 "the federation stays in the cluster until the operator deletes it, {seconds} s after the end of the run; \
                  to delete it earlier, use `{deletion}`"
-            );
+            ));
             return fetched;
         }
         if has_finished {
