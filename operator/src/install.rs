@@ -245,6 +245,8 @@ fn deployment() -> Value {
                         "topologyKey": "kubernetes.io/hostname",
                         "whenUnsatisfiable": "ScheduleAnyway",
                         "labelSelector": { "matchLabels": labels() },
+                        // Otherwise, the pods that an update replaces would count as well.
+                        "matchLabelKeys": ["pod-template-hash"],
                     }],
                     "securityContext": {
                         "runAsNonRoot": true,

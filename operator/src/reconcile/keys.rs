@@ -43,6 +43,12 @@ pub enum KeyError {
     /// The API server did not return the secret.
     #[error("cannot read the secret {0}: {1}")]
     Read(String, #[source] kube::Error),
+    /// The operator lacks permission to read the secret.
+    #[error(
+        "the operator is not permitted to read the secret {0} in the namespace {1}: grant it this permission; if the \
+         chart's value `rbac.secretNamespaces` is not empty, add the namespace"
+    )]
+    Forbidden(String, String),
     /// The secret cannot be created.
     #[error("cannot create the secret {0}: {1}")]
     Make(String, #[source] kube::Error),
@@ -81,13 +87,18 @@ impl KeyError {
             KeyError::Gone(_) => "KeyGone",
             KeyError::Replaced(_) => "KeyReplaced",
             KeyError::Invalid(_) => "KeyInvalid",
-            KeyError::Read(..) | KeyError::Make(..) | KeyError::Random(_) => "KeyUnreadable",
+            KeyError::Read(..) | KeyError::Forbidden(..) | KeyError::Make(..) | KeyError::Random(_) => {
+                "KeyUnreadable"
+            }
         }
     }
 
     /// Returns whether only a user can solve the problem.
     pub fn is_lasting(&self) -> bool {
-        !matches!(self, KeyError::Read(..) | KeyError::Make(..) | KeyError::Random(_))
+        !matches!(
+            self,
+            KeyError::Read(..) | KeyError::Forbidden(..) | KeyError::Make(..) | KeyError::Random(_)
+        )
     }
 }
 
@@ -110,7 +121,12 @@ pub async fn find(federation: &Federation, in_use: bool, context: &Context) -> R
     let name = naming::key(federation);
     let secrets: Api<Secret> =
         Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
-    let there = secrets.get_opt(&name).await.map_err(|it| KeyError::Read(name.clone(), it))?;
+    let there = secrets.get_opt(&name).await.map_err(|it| match it {
+        kube::Error::Api(status) if status.is_forbidden() => {
+            KeyError::Forbidden(name.clone(), federation.namespace().unwrap_or_default())
+        }
+        error => KeyError::Read(name.clone(), error),
+    })?;
     let key = match (there, known) {
         (Some(secret), known) => {
             if !object_cache::belongs(&secret, federation) {
