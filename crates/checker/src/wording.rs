@@ -730,7 +730,7 @@ impl Breach {
                 )
             }
             Breach::TimeStoodStill { process: of, handled, events, at } => format!(
-                "virtual time stood still at {:.2} s for {events} events; in the last one, {} handled {}",
+                "virtual time stopped advancing at {:.2} s, but {events} events followed; in the last one, {} handled {}",
                 at.as_secs_f64(),
                 process(of),
                 input(handled, names)

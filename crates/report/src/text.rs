@@ -336,7 +336,7 @@ pub(crate) fn ended(outcome: &str) -> &'static str {
         "unrecoverable" => "unrecoverable",
         "notRepeated" => "not repeated",
         "panicked" => "panicked",
-        "stalled" => "virtual time stood still",
+        "stalled" => "virtual time stopped advancing",
         _ => "cut short",
     }
 }

@@ -78,7 +78,7 @@ pub struct Simulation<'s, P: Process, S> {
 
 /// The events at the current instant.
 ///
-/// Virtual time that stands still never ends a run, because its deadline is a virtual time, too. Without a limit, for
+/// Virtual time that does not advance never ends a run, because its deadline is a virtual time, too. Without a limit, for
 /// example, a timer in the past would expire forever.
 #[derive(Clone, Copy, Debug, Default)]
 struct Instant {
@@ -316,7 +316,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         self.report(Report::Ended(Outcome::Panicked(panic)));
     }
 
-    /// Ends the run if virtual time stands still.
+    /// Ends the run if virtual time does not advance.
     #[cold]
     fn end_if_endless(&mut self) {
         if self.instant.is_endless(self.sim_processes.len()) {

@@ -100,7 +100,8 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
         "docs/protocols.md",
         "cargo test --manifest-path my-protocol",
         // The step `examples` runs the tests of the same crate.
-        Run("cargo metadata --no-deps --format-version 1 --manifest-path my-protocol/Cargo.toml"),
+        Run("printf '[workspace]\\n' >> my-protocol/Cargo.toml; \
+             cargo metadata --no-deps --format-version 1 --manifest-path my-protocol/Cargo.toml"),
     ),
     ("docs/fuzzing.md", "faultline fuzz --for 10m --jobs 2", Run("faultline fuzz --for 5s --jobs 2")),
     (

@@ -1,5 +1,5 @@
 //! Virtual time advanced until the run ended. If processes act without end at one instant, for example because a timer in
-//! the past expires again and again, the driver ends the run. Judged in virtual time, under every protocol.
+//! the past expires repeatedly, the driver ends the run. Judged in virtual time, under every protocol.
 
 use faultline_history::History;
 
@@ -39,7 +39,7 @@ mod tests {
         finds!(finding, Breach::TimeStoodStill { .. });
         let text = finding.wrong()[0].sentence(&run.context);
         assert!(
-            text.contains("stood still at 2.50 s for 120001 events") && text.contains("a timeout"),
+            text.contains("stopped advancing at 2.50 s, but 120001 events") && text.contains("a timeout"),
             "{text}"
         );
     }

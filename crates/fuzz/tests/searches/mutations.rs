@@ -66,7 +66,7 @@ fn a_run_without_progress_in_virtual_time_is_a_violation() {
     };
     let text = &checked.judgement.of(Property::TimeAdvances).violations[0].text;
     assert!(
-        text.starts_with("virtual time stood still at ") && text.ends_with(" handled a timeout"),
+        text.starts_with("virtual time stopped advancing at ") && text.ends_with(" handled a timeout"),
         "{text}"
     );
     // Without a limit of events, the run ends as well.
