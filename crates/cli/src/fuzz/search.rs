@@ -98,7 +98,7 @@ impl<'a> Search<'a> {
         is_short.then(|| {
             let why = match self.interrupted.load(Ordering::Relaxed) {
                 true => "interrupted".to_owned(),
-                false => format!("{} is the last seed", u64::MAX),
+                false => format!("{} is the last seed; use a smaller `--seed`", u64::MAX),
             };
             format!("the search ended after {schedules}: {why}")
         })
