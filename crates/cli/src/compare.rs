@@ -91,9 +91,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     print_missing(done.missing);
     print_out_of_memory(done.out_of_memory);
     if is_complete && !done.is_judged() {
-        output::note(
-            "nothing could be judged: change the file so that the runs finish (the notes state the reasons)",
-        );
+        output::note("nothing could be judged: the notes state the reasons and their remedies");
     }
     Ok(Exit::of_runs(done.has_failed(), is_complete && done.is_judged()))
 }

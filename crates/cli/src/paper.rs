@@ -56,7 +56,11 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, CommandErr
     })?;
     let missing = arguments.seeds as usize - runs.len();
     if missing > 0 {
-        output::note(format_args!("interrupted after {} of {} seeds", runs.len(), arguments.seeds));
+        output::note(format_args!(
+            "interrupted after {} of {} seeds; repeat the command to run all",
+            runs.len(),
+            arguments.seeds
+        ));
         return Ok(Exit::from(text::verdict(&runs).max(Verdict::Unknown)));
     }
     Ok(text::verdict(&runs).into())

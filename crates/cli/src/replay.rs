@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use faultline_api::validate::one_of;
 use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
 use faultline_console::recording::located;
 use faultline_core::process::{ActionOf, In};
@@ -63,7 +62,7 @@ fn nodes(arguments: &ReplayArguments, manifest: &Manifest) -> Result<Vec<Process
         Some(node) => match names().position(|it| it == node) {
             Some(index) => Ok(vec![ProcessId(index as u32)]),
             None => Err(CommandError::input(miette!(
-                help = one_of(node, &names().collect::<Vec<_>>()),
+                help = format!("use one of: {}", names().collect::<Vec<_>>().join(", ")),
                 "unknown node `{node}`"
             ))),
         },

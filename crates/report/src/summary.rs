@@ -234,7 +234,7 @@ pub struct LinkSummary {
     /// requested from the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_seconds: Option<f64>,
-    /// Whether the link differed so much from the request that it affects the verdict.
+    /// Whether the link was not as requested, which makes the verdict `unknown`.
     #[serde(skip)]
     pub(crate) is_off: bool,
 }

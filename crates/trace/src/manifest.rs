@@ -426,8 +426,8 @@ impl LinkEntry {
         counts && observed
     }
 
-    /// Returns whether the link differed so much from the request that the run does not show what it was meant to show:
-    /// the measured delay was out of tolerance, or those of too many echoes were while the application ran.
+    /// Returns whether the link was not as requested, in which case the run does not show what it was meant to show: the
+    /// measured delay was out of tolerance, or those of too many echoes were while the application ran.
     pub fn is_off(&self) -> bool {
         self.as_requested() == Some(false)
             || self.percent_outside().is_some_and(|it| it > Self::MOST_PERCENT_OUTSIDE)

@@ -125,7 +125,7 @@ impl<'a> Search<'a> {
             None if runs == 0 && !is_short => "none ended in this time; use a longer `--for`".to_owned(),
             None if !is_short => return None,
             None if self.interrupted.load(Ordering::Relaxed) => "interrupted".to_owned(),
-            None => format!("{} is the last seed", u64::MAX),
+            None => format!("{} is the last seed; use a smaller `--seed`", u64::MAX),
         };
         Some(format!("the search ended after {schedules}: {why}"))
     }

@@ -93,7 +93,11 @@ pub(super) fn table(arguments: &FuzzArguments, interrupted: &AtomicBool) -> Resu
         }
     })?;
     if rows.len() < defects.len() {
-        output::note(format_args!("interrupted: the table has {} of {} defects", rows.len(), defects.len()));
+        output::note(format_args!(
+            "interrupted: the table has {} of {} defects; repeat the command to try all",
+            rows.len(),
+            defects.len()
+        ));
         return Ok(Exit::Unknown);
     }
     Ok(if print_out_of_memory(&rows) { Exit::Unknown } else { Exit::Pass })

@@ -62,7 +62,8 @@ fn a_search_that_runs_out_of_seeds_is_unknown_and_reports_its_schedules() {
     assert_eq!(report["firstSeed"], 4_294_967_290_u64);
     let report = search("18446744073709551610", "20", 3);
     assert_eq!((&report["coverage"]["runs"], &report["verdict"]), (&6.into(), &"unknown".into()), "{report}");
-    let reason = "the search ended after 6 of 20 schedules: 18446744073709551615 is the last seed";
+    let reason = "the search ended after 6 of 20 schedules: 18446744073709551615 is the last seed; use a smaller \
+                  `--seed`";
     assert_eq!(report["reason"], reason, "{report}");
     let arguments = ["fuzz", "--seed", "18446744073709551615", "--for", "1h", "--twice", "0"];
     place

@@ -82,9 +82,14 @@ fn protocols_are_compared_on_real_processes() {
     };
     compare(&["--jobs", "2"]).code(2).stderr(contains("`--jobs` has no effect on real processes"));
     let protocols = ["--protocols", "chandyLamport,hydee,none", "--seeds", "1", "--format", "json"];
-    let told = compare(&protocols).code(0);
-    let json: Value = serde_json::from_slice(&told.get_output().stdout).unwrap();
+    let told = compare(&protocols);
+    let told = told.get_output();
+    let json: Value = serde_json::from_slice(&told.stdout).unwrap();
     assert_eq!(json["backend"], "local");
+    // On a busy machine, no link may be as requested.
+    let passes = |row: usize, side: &str| json["protocols"][row][side]["pass"].as_u64().unwrap() > 0;
+    let is_judged = ["withoutFaults", "withFaults"].iter().all(|side| passes(0, side) || passes(1, side));
+    assert_eq!(told.status.code(), Some(if is_judged { 0 } else { 3 }), "{json}");
     let unprotected = json["unprotectedSeconds"]["mean"].as_f64();
     assert!(unprotected.is_some_and(|it| it > 1.0), "{json}");
     let back = |row: usize| json["protocols"][row]["quantities"]["rolledBackPercent"]["mean"].as_f64();

@@ -95,7 +95,9 @@ fn examine(text: &str, read: &mut BTreeSet<Column>, unread: &mut BTreeSet<Column
     for (_, fact) in run.trace.streams.values().flatten() {
         let kind = kind(fact);
         let mut value = serde_json::to_value(fact).unwrap();
-        each(&mut value, "", &mut |path, _| drop(columns.insert((kind.clone(), path.to_owned()))));
+        each(&mut value, "", &mut |path, _| {
+            columns.insert((kind.clone(), path.to_owned()));
+        });
     }
     for column in columns {
         let edits = [true, false].into_iter().filter_map(|in_all| changed(&run, &column, in_all));
