@@ -141,6 +141,10 @@ impl Metrics {
     }
 
     /// Returns all series as text.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a string cannot be written to, which never happens.
     pub fn text(&self) -> String {
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("writing to a string never fails");

@@ -146,8 +146,8 @@ async fn federation(ns: &TestNamespace, processes: u32) -> Result<(Duration, Dur
         spec.faults.clear();
         // Only the time before the start of the application is measured.
         spec.pause = true;
-        let resources =
-            Resources { cpu: "10m".parse().ok(), memory: "64MiB".parse().ok(), ..Resources::default() };
+        let (cpu, memory) = ("10m".parse().ok(), "64MiB".parse().ok());
+        let resources = Resources { cpu, memory, ..Resources::default() };
         spec.kubernetes = Some(Kubernetes {
             links: Some(Emulation::Tc),
             resources: Some(resources),
