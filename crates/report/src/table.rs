@@ -39,6 +39,10 @@ pub fn titled<const N: usize>(titles: [&str; N], rows: impl IntoIterator<Item = 
 
 /// Formats rows whose first `labels` cells name the row. If the other columns do not fit next to each other, formats
 /// several tables, each of which repeats the names.
+///
+/// # Panics
+///
+/// Panics if a row has fewer cells than there are titles.
 pub fn split(labels: usize, titles: &[&str], rows: &[Vec<String>]) -> String {
     let length = |text: &str| text.chars().count();
     let widths: Vec<usize> = titles
