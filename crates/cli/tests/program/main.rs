@@ -19,3 +19,4 @@ mod simulate;
 mod sweep;
 mod tasks;
 mod tc;
+mod traces;
