@@ -5,6 +5,7 @@ use std::num::NonZero;
 use std::ops::{Bound, RangeBounds};
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use faultline_api::quantity::{Duration, Size};
@@ -355,7 +356,7 @@ pub(crate) struct TracesArguments {
     /// Read recorded failures from this file, or from standard input if it is `-`
     pub(crate) file: PathBuf,
     /// Choose the format of the file. Default: recognised by its content
-    #[arg(long = "as", value_name = "FORMAT", value_parser = trace_format)]
+    #[arg(long = "as", value_name = "FORMAT", value_parser = trace_format())]
     pub(crate) as_format: Option<TraceFormat>,
     /// Read this system of a LANL file
     #[arg(long, value_name = "SYSTEM")]
@@ -368,13 +369,13 @@ pub(crate) struct TracesArguments {
     pub(crate) nodes: Option<usize>,
     /// Keep only faults that start at this time or later, such as 12h or 40d. A trace with dates begins with its
     /// first fault
-    #[arg(long, value_name = "T", allow_negative_numbers = true, value_parser = trace_time)]
+    #[arg(long, value_name = "T", allow_hyphen_values = true, value_parser = trace_time)]
     pub(crate) begin: Option<Time>,
     /// Keep only faults that start before this time
-    #[arg(long, value_name = "T", allow_negative_numbers = true, value_parser = trace_time)]
+    #[arg(long, value_name = "T", allow_hyphen_values = true, value_parser = trace_time)]
     pub(crate) end: Option<Time>,
     /// Join faults of one node that begin within this time of the previous one
-    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    #[arg(long, value_name = "T", allow_hyphen_values = true)]
     pub(crate) merge: Option<Duration>,
     /// Use other names of columns of a CSV file, such as `start=began,node=host`
     #[arg(long, value_name = "NAME=COLUMN,…", value_delimiter = ',', value_parser = equation)]
@@ -391,9 +392,11 @@ pub(crate) struct TracesArguments {
 }
 
 /// Parses the name of a format of failure traces.
-fn trace_format(text: &str) -> Result<TraceFormat, String> {
-    let known = TraceFormat::ALL.into_iter().find(|it| it.name() == text);
-    known.ok_or_else(|| format!("write {}", TraceFormat::ALL.map(TraceFormat::name).join(", ")))
+fn trace_format() -> impl TypedValueParser<Value = TraceFormat> {
+    PossibleValuesParser::new(TraceFormat::ALL.map(TraceFormat::name)).map(|name| {
+        let named = TraceFormat::ALL.into_iter().find(|it| it.name() == name);
+        named.expect("only these names are possible")
+    })
 }
 
 /// Parses a time since the beginning of a failure trace: a duration, or a number of days.
@@ -489,7 +492,7 @@ pub(crate) struct CompareArguments {
     pub(crate) file: PathBuf,
     /// Compare these protocols, in this order. Default: all that can protect the application
     #[arg(long, value_name = "P,…", value_delimiter = ',',
-        value_parser = clap::builder::PossibleValuesParser::new(compared()))]
+        value_parser = PossibleValuesParser::new(compared()))]
     pub(crate) protocols: Vec<String>,
     /// Choose what executes the runs. Runs on real processes (local) are sequential, in real time; their records are
     /// kept in the output directory
@@ -556,7 +559,7 @@ pub(crate) struct SweepArguments {
     pub(crate) sample: Option<usize>,
     /// Choose the quantity to minimise
     #[arg(long, value_name = "QUANTITY", default_value = "seconds",
-        value_parser = clap::builder::PossibleValuesParser::new(quantities().map(|it| it.name)))]
+        value_parser = PossibleValuesParser::new(quantities().map(|it| it.name)))]
     pub(crate) best: String,
     /// Run J simulations in parallel; does not affect the output. Default: number of cores
     #[arg(long, value_name = "J", allow_negative_numbers = true, value_parser = jobs)]

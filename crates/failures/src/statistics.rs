@@ -286,7 +286,7 @@ fn causes(trace: &FailureTrace) -> Vec<Cause> {
     causes
 }
 
-/// How the number of nodes that are down changes: each time at which it does, and the number from then on. Several
+/// How the number of nodes that are down changes: each time at which it does, and the new number. Several
 /// faults of one node at once count as one.
 pub(crate) fn down(trace: &FailureTrace) -> Vec<(Time, u32)> {
     let faults = &trace.faults;
@@ -369,7 +369,8 @@ fn mean(values: &[f64]) -> Option<f64> {
 /// Interpolates linearly between the two nearest values (type 7 of Hyndman and Fan). Returns seconds.
 fn quantile(sorted: &[Span], share: f64) -> Option<f64> {
     let place = share * (sorted.len().checked_sub(1)?) as f64;
-    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
-    let (below, above) = (below.as_secs_f64(), above.as_secs_f64());
-    Some(below + (above - below) * (place - place.floor()))
+    let (below, above) = (sorted[place.floor() as usize].0, sorted[place.ceil() as usize].0);
+    // To the nanosecond, as all times.
+    let more = (above - below) as f64 * (place - place.floor());
+    Some(Span(below + more.round() as u64).as_secs_f64())
 }

@@ -1,5 +1,7 @@
 //! Failure traces in every format: what is read from them, and what is refused.
 
+mod generate;
+
 use std::io::{BufReader, Read};
 
 use faultline_core::{Span, Time};
@@ -345,6 +347,33 @@ fn files_that_are_not_traces_are_refused() {
     for (found, expected) in cases {
         assert!(found.starts_with(expected), "{found}\nexpected: {expected}");
     }
+}
+
+#[test]
+fn large_traces_are_read_in_one_pass() {
+    let mut bytes = Vec::new();
+    generate::lanl(30_000, &mut bytes).unwrap();
+    let trace = read(&bytes[..], &Options::default()).unwrap();
+    assert_eq!(
+        (trace.faults.len(), trace.nodes.len(), trace.observed, trace.causes.len()),
+        (30_000, 1000, 1000, 6)
+    );
+    let it = Statistics::of(&trace);
+    // The generated months have 28 days, so a repair across the end of a month appears to take up to three days more.
+    assert!(
+        it.repair.unknown > 400 && it.repair.longest_seconds <= Some(36_000.0 + 3.0 * 86_400.0),
+        "{:?}",
+        it.repair
+    );
+    let mut bytes = Vec::new();
+    generate::infinitehbd(30_000, &mut bytes).unwrap();
+    let trace = read(&bytes[..], &Options::default()).unwrap();
+    assert_eq!((trace.records, trace.faults.len(), trace.nodes.len()), (30_000, 15_000, 1000));
+    assert!(trace.skipped.is_empty() && trace.faults.iter().all(|it| it.repair().is_some()));
+    // In this form, a record has several lines.
+    let late = String::from_utf8(bytes).unwrap().replacen("\"event_time\": 0.0010", "\"event_time\": -1", 1);
+    let trace = read(late.as_bytes(), &Options::default()).unwrap();
+    assert_eq!((trace.skipped[0].first_line, trace.skipped[0].reason), (12, Reason::UnreadableTime));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Tests `faultline traces`. The tests of `crates/failures` cover the formats and the statistics.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::process::Stdio;
 
@@ -42,9 +42,11 @@ fn a_trace_is_described_and_written() {
 fn options_choose_faults_and_standard_input_is_a_file() {
     let place = TestDirectory::new();
     place.write("systems.csv", SYSTEMS);
-    place.faultline(["traces", "systems.csv"]).assert().code(2).stderr(
-        contains("systems.csv: the file has 2 systems").and(contains("2 (1 fault), 18 (1)")),
-    );
+    place
+        .faultline(["traces", "systems.csv"])
+        .assert()
+        .code(2)
+        .stderr(contains("systems.csv: the file has 2 systems").and(contains("2 (1 fault), 18 (1)")));
     place
         .faultline(["traces", "systems.csv", "--system", "18"])
         .assert()
@@ -59,7 +61,18 @@ fn options_choose_faults_and_standard_input_is_a_file() {
         .stdout(starts_with("standard input: csv, 2 faults on 2 of 2 nodes, over 25.5 s"));
     place.write("tiny.json", TINY);
     place
-        .faultline(["traces", "tiny.json", "--causes", "Fan,GPU", "--begin", "1.5d", "--end", "72h", "--nodes", "400"])
+        .faultline([
+            "traces",
+            "tiny.json",
+            "--causes",
+            "Fan,GPU",
+            "--begin",
+            "1.5d",
+            "--end",
+            "72h",
+            "--nodes",
+            "400",
+        ])
         .assert()
         .code(0)
         .stdout(starts_with("tiny.json: infinitehbd, 2 faults on 2 of 400 nodes, over 2.50 d"));
@@ -93,13 +106,13 @@ fn bad_input_names_the_line_and_the_remedy() {
     bad(&["tiny.json", "--nodes", "2"], "2 nodes were observed", "at least 3");
 }
 
-/// Also shows that standard input is not kept in memory: the program's address space is limited to 300 MiB.
+/// The address space of the program is limited to 300 MiB.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_line_of_a_gigabyte_takes_little_memory() {
     let place = TestDirectory::new();
     for begin in ["start,end,node\n1,2,", "[{\"node_id\":\"", "{\"data\":["] {
-        let script = "ulimit -v 3000000; exec \"$0\" traces -";
+        let script = "ulimit -v 307200; exec \"$0\" traces -";
         let mut command = std::process::Command::new("sh");
         command.args(["-c", script, env!("CARGO_BIN_EXE_faultline")]).current_dir(place.dir());
         let mut child =
