@@ -13,7 +13,7 @@ use crate::{FailureTrace, FaultRecord, Format, Options, Reason, Skipped};
 const FAULTS: usize = 4_000_000;
 /// The maximum length of all names of nodes or causes together, and of one name, in bytes.
 const NAMES: usize = 32 << 20;
-const NAME: usize = 256;
+pub(crate) const NAME: usize = 256;
 
 /// The smallest share of skipped records that is an error is one record in this many.
 const TOLERATED: u64 = 100;
@@ -34,7 +34,7 @@ pub(crate) struct Builder {
 
 /// Numbers names by their first appearance.
 #[derive(Default)]
-struct Names {
+pub(crate) struct Names {
     numbers: HashMap<Rc<str>, u32>,
     names: Vec<Rc<str>>,
     bytes: usize,
@@ -240,6 +240,7 @@ impl FailureTrace {
 }
 
 impl Names {
+    /// Numbers a name, which must be short and printable.
     fn number(&mut self, line: u64, field: &str, name: &str) -> Result<u32, ReadError> {
         if let Some(&number) = self.numbers.get(name) {
             return Ok(number);
@@ -251,7 +252,15 @@ impl Names {
                 format!("use at most {NAME} bytes, without line breaks and other control characters"),
             ));
         }
-        self.bytes += name.len();
+        self.intern(line, field, name)
+    }
+
+    /// Numbers any text.
+    pub(crate) fn intern(&mut self, line: u64, field: &str, text: &str) -> Result<u32, ReadError> {
+        if let Some(&number) = self.numbers.get(text) {
+            return Ok(number);
+        }
+        self.bytes += text.len();
         if self.bytes > NAMES {
             return Err(ReadError::at(
                 line,
@@ -260,9 +269,9 @@ impl Names {
             ));
         }
         let number = self.names.len() as u32;
-        let name: Rc<str> = name.into();
-        self.names.push(Rc::clone(&name));
-        self.numbers.insert(name, number);
+        let text: Rc<str> = text.into();
+        self.names.push(Rc::clone(&text));
+        self.numbers.insert(text, number);
         Ok(number)
     }
 

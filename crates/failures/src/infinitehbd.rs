@@ -8,7 +8,7 @@ use serde::de::Deserializer;
 use serde_json::Value;
 
 use crate::Reason;
-use crate::builder::Builder;
+use crate::builder::{Builder, Names};
 use crate::error::{ReadError, quoted};
 use crate::input::Input;
 use crate::json::{Elements, explain, found};
@@ -19,7 +19,7 @@ const EXPECTED: &str = "a list of events, `[{\"node_id\": …}, …]`";
 pub(crate) fn read<R: BufRead>(input: Input<R>, builder: &mut Builder) -> Result<(), ReadError> {
     let meter = input.meter();
     let failure = RefCell::new(None);
-    let mut events = Events { builder, last: 0, kinds: HashMap::new(), open: HashMap::new() };
+    let mut events = Events { builder, last: 0, kinds: Names::default(), open: HashMap::new() };
     let elements =
         Elements { meter: &meter, take: |line, event| events.event(line, &event), failure: &failure };
     let mut json = serde_json::Deserializer::from_reader(input);
@@ -33,9 +33,9 @@ struct Events<'a> {
     /// The time of the last event, in nanoseconds.
     last: i64,
     /// Numbers the types of faults.
-    kinds: HashMap<String, usize>,
+    kinds: Names,
     /// The faults without an end, oldest first, by node and type.
-    open: HashMap<(u32, usize), VecDeque<usize>>,
+    open: HashMap<(u32, u32), VecDeque<usize>>,
 }
 
 impl Events<'_> {
@@ -77,7 +77,9 @@ impl Events<'_> {
         }
         self.last = time;
         let node = self.builder.node(line, "node_id", node)?;
-        let kind = self.kind(fault, class);
+        let part = |name| fault.get(name).and_then(Value::as_str).unwrap_or_default();
+        let kind = [part("Level"), class, part("Desc")].join("\0");
+        let kind = self.kinds.intern(line, "fault_type", &kind)?;
         if is_start {
             let cause = self.builder.cause(line, "Class", class)?;
             let index = self.builder.add(line, (time, None), (node, cause))?;
@@ -97,14 +99,6 @@ impl Events<'_> {
     fn skip(&mut self, reason: Reason, line: u64) -> Result<(), ReadError> {
         self.builder.skip(reason, line);
         Ok(())
-    }
-
-    /// Returns the number of a type of fault.
-    fn kind(&mut self, fault: &Value, class: &str) -> usize {
-        let part = |name| fault.get(name).and_then(Value::as_str).unwrap_or_default();
-        let key = [part("Level"), class, part("Desc")].join("\0");
-        let next = self.kinds.len();
-        *self.kinds.entry(key).or_insert(next)
     }
 }
 

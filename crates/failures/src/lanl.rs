@@ -7,7 +7,7 @@ use jiff::civil::DateTime;
 use jiff::tz::Offset;
 
 use crate::Reason;
-use crate::builder::Builder;
+use crate::builder::{Builder, NAME};
 use crate::error::{ReadError, quoted};
 use crate::input::Input;
 use crate::table::{Table, split};
@@ -47,6 +47,9 @@ pub(crate) fn read<R: BufRead>(
         } else if systems.len() == SYSTEMS {
             let what = format!("the file has more than {SYSTEMS} systems");
             return Err(ReadError::at(line, what, "check the column `System`"));
+        } else if name.is_empty() || name.len() > NAME {
+            let what = format!("`System` is {}", quoted(name));
+            return Err(ReadError::at(line, what, "write the number of the system"));
         } else {
             systems.insert(name.to_owned(), 1);
         }

@@ -204,6 +204,10 @@ impl FailureTrace {
     }
 
     /// Formats the faults in the product's own form: as CSV, with times in seconds.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a fault refers to a node or a cause that does not exist.
     pub fn to_csv(&self) -> String {
         let mut writer = csv::Writer::from_writer(Vec::new());
         let written = (|| {

@@ -282,7 +282,7 @@ fn causes(trace: &FailureTrace) -> Vec<Cause> {
         })
         .collect();
     // Equally frequent causes keep the order of the file.
-    causes.sort_by(|one, other| other.faults.cmp(&one.faults));
+    causes.sort_by_key(|it| std::cmp::Reverse(it.faults));
     causes
 }
 

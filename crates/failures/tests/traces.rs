@@ -289,6 +289,7 @@ fn readers_refuse_what_they_do_not_understand() {
         (changed(SPOT, "[4, 4", "[4, 1e9"), "line 1: value 2 of `data` is"),
         (changed(LANL, ",Network,", ",Net,"), "line 1: the header has no column `Network`"),
         (changed(LANL, "cluster,3", "cluster,three"), "line 2: `nodes` is `three`"),
+        (changed(LANL, "\n2,cluster", "\n,cluster"), "line 2: `System` is ``"),
         (
             changed(LANL, "Memory Dimm,,", "Memory Dimm,Operator,"),
             "line 2: two causes have text: `Hardware` and `Human Error`",
