@@ -2,7 +2,9 @@
 
 mod generate;
 
+use std::fs;
 use std::io::{BufReader, Read};
+use std::path::Path;
 
 use faultline_core::{Span, Time};
 use faultline_failures::{Columns, FailureTrace, Format, Options, ReadError, Reason, Statistics, read, text};
@@ -251,71 +253,59 @@ fn up_to_one_percent_of_the_records_are_skipped() {
     assert_eq!(trace.skipped[0].reason, Reason::NoStart);
 }
 
+/// The files in `data/malformed`, and how the error begins.
+const MALFORMED: &[(&str, &str)] = &[
+    ("event-type.json", "line 3: `event_type` is `end`; write `fault_start` or `fault_end`"),
+    ("node-number.json", "line 2: `node_id` is `2`; write a name, as text"),
+    ("node-missing.json", "line 1: `node_id` is missing"),
+    ("node-empty.json", "line 1: `node_id` is empty"),
+    ("node-escape.json", "line 1: `node_id` is not a name (found `a\\u{1b}[2J`)"),
+    ("class-missing.json", "line 1: `Class` is missing"),
+    ("fault-type-text.json", "line 1: `fault_type` is `\"GPU\"`; write an object"),
+    ("descending.json", "line 3: `event_time` is 0.25, after an event at 0.5; sort"),
+    ("time-text.json", "line 3: 1 of 4 records cannot be used: 1 with an unreadable time"),
+    ("time-missing.json", "line 4: 1 of 4 records cannot be used: 1 without a start"),
+    ("end-without-start.json", "line 1: 2 of 4 records cannot be used: 2 without a start"),
+    ("not-an-event.json", "line 1: the event is `7`, but should be an object"),
+    ("comma-missing.json", "line 2: this is not valid JSON: expected `,` or `]`"),
+    ("trailing.json", "line 4: this is not valid JSON: trailing characters"),
+    ("truncated.json", "line 4: the file ends in the middle of a record"),
+    ("gap-zero.json", "line 1: `gap_seconds` is `0`; write a number of seconds above 0"),
+    ("gap-missing.json", "line 1: `gap_seconds` is missing"),
+    ("data-missing.json", "`data` is missing"),
+    ("data-twice.json", "line 1: `data` appears twice"),
+    ("instances-negative.json", "line 1: value 2 of `data` is `-4`"),
+    ("instances-fraction.json", "line 1: value 2 of `data` is `4.5`"),
+    ("instances-many.json", "line 1: value 2 of `data` is `1000001`"),
+    ("lanl-column-missing.csv", "line 1: the header has no column `Network`"),
+    ("lanl-nodes.csv", "line 2: `nodes` is `three`"),
+    ("lanl-system-empty.csv", "line 2: `System` is ``"),
+    ("lanl-two-causes.csv", "line 2: two causes have text: `Hardware` and `Human Error`"),
+    ("lanl-day-first.csv", "line 2: 1 of 2 records cannot be used: 1 with an unreadable"),
+    ("lanl-field-missing.csv", "line 2: the row has 25 fields, but the header has 26"),
+    ("field-missing.csv", "line 3: the row has 3 fields, but the header has 4"),
+    ("quote-open.csv", "line 3: a quote is never closed"),
+    ("node-empty.csv", "line 3: `node` is empty"),
+    ("start-empty.csv", "line 3: 1 of 2 records cannot be used: 1 without a start"),
+    ("end-before-start.csv", "line 3: 1 of 2 records cannot be used: 1 with an end before the start"),
+    ("cause-capital.csv", "line 1: the header has no column `cause`; did you mean `Cause`?"),
+    ("column-twice.csv", "line 1: two columns are named `node`"),
+    (
+        "start-missing.csv",
+        "line 1: the format is not recognised (the file begins with `begin,end,node,cause`)",
+    ),
+    ("times-mixed.csv", "line 3: the file mixes dates with numbers of seconds"),
+    ("separators-mixed.csv", "line 1: the format is not recognised"),
+];
+
 #[test]
 fn readers_refuse_what_they_do_not_understand() {
-    let changed = |text: &str, from: &str, to: &str| {
-        assert!(text.contains(from));
-        wrong(text.replacen(from, to, 1), &Options::default())
-    };
-    let cases = [
-        (
-            changed(TINY, "\"fault_end\"", "\"end\""),
-            "line 3: `event_type` is `end`; write `fault_start` or `fault_end`",
-        ),
-        (
-            changed(TINY, "\"node_id\":\"n2\"", "\"node_id\":2"),
-            "line 2: `node_id` is `2`; write a name, as text",
-        ),
-        (changed(TINY, "\"node_id\":\"n1\",", ""), "line 1: `node_id` is missing"),
-        (changed(TINY, "\"node_id\":\"n1\"", "\"node_id\":\"\""), "line 1: `node_id` is empty"),
-        (
-            changed(TINY, "\"node_id\":\"n1\"", "\"node_id\":\"a\\u001b[2J\""),
-            "line 1: `node_id` is not a name (found `a\\u{1b}[2J`)",
-        ),
-        (changed(TINY, "\"Class\":\"GPU\",", ""), "line 1: `Class` is missing"),
-        (changed(TINY, "0.75", "0.25"), "line 3: `event_time` is 0.25, after an event at 0.5; sort"),
-        (
-            changed(TINY, "2.5,", "\"2.5\","),
-            "line 7: 2 of 10 records cannot be used: 1 with an unreadable time",
-        ),
-        (changed(TINY, "[{", "[7,{"), "line 1: the event is `7`, but should be an object"),
-        (changed(TINY, "},\n", "}\n"), "line 2: this is not valid JSON: expected `,` or `]`"),
-        (changed(TINY, "\"}}]", "\"}}]]"), "line 10: this is not valid JSON: trailing characters"),
-        (changed(SPOT, "300", "0"), "line 1: `gap_seconds` is `0`; write a number of seconds above 0"),
-        (changed(SPOT, "\"gap_seconds\": 300", ""), "line 1: `gap_seconds` is missing"),
-        (changed(SPOT, "\"data\"", "\"date\""), "`data` is missing"),
-        (changed(SPOT, "[4, 4", "[4, -4"), "line 1: value 2 of `data` is `-4`"),
-        (changed(SPOT, "[4, 4", "[4, 4.5"), "line 1: value 2 of `data` is `4.5`"),
-        (changed(SPOT, "[4, 4", "[4, 1e9"), "line 1: value 2 of `data` is"),
-        (changed(LANL, ",Network,", ",Net,"), "line 1: the header has no column `Network`"),
-        (changed(LANL, "cluster,3", "cluster,three"), "line 2: `nodes` is `three`"),
-        (changed(LANL, "\n2,cluster", "\n,cluster"), "line 2: `System` is ``"),
-        (
-            changed(LANL, "Memory Dimm,,", "Memory Dimm,Operator,"),
-            "line 2: two causes have text: `Hardware` and `Human Error`",
-        ),
-        (
-            changed(LANL, "6/21/2005 10:54", "21/6/2005 10:54"),
-            "line 2: 1 of 2 records cannot be used: 1 with an unreadable",
-        ),
-        (changed(LANL, ",No\n", "\n"), "line 2: the row has 25 fields, but the header has 26"),
-        (changed(PLAIN, "n2,NIC", "n2"), "line 3: the row has 3 fields, but the header has 4"),
-        (changed(PLAIN, "NIC", "\"NIC"), "line 3: a quote is never closed"),
-        (changed(PLAIN, "n2,", ","), "line 3: `node` is empty"),
-        (changed(PLAIN, "cause", "Cause"), "line 1: the header has no column `cause`; did you mean `Cause`?"),
-        (changed(PLAIN, "cause", "node"), "line 1: two columns are named `node`"),
-        (
-            changed(PLAIN, "start,end", "begin,end"),
-            "line 1: the format is not recognised (the file begins with `begin,end,node,cause`)",
-        ),
-        (
-            changed(PLAIN, "43200,64800", "1970-01-02T00:00:00Z,"),
-            "line 3: the file mixes dates with numbers of seconds",
-        ),
-    ];
-    for (found, expected) in cases {
-        assert!(found.starts_with(expected), "{found}\nexpected: {expected}");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/malformed");
+    for (file, expected) in MALFORMED {
+        let found = wrong(fs::read(directory.join(file)).unwrap(), &Options::default());
+        assert!(found.starts_with(expected), "{file}: {found}\nexpected: {expected}");
     }
+    assert_eq!(fs::read_dir(directory).unwrap().count(), MALFORMED.len(), "a file is not tested");
 }
 
 #[test]
