@@ -5,6 +5,7 @@ use std::num::NonZero;
 use std::ops::{Bound, RangeBounds};
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use faultline_api::quantity::{Duration, Size};
@@ -12,8 +13,10 @@ use faultline_api::resource::{Family, ProtocolSpec};
 use faultline_catalog::Defect;
 pub(crate) use faultline_console::arguments::{FetchArguments, Format, KubernetesArguments, OutputArguments};
 use faultline_console::arguments::{nodes, number};
+use faultline_core::Time;
 use faultline_experiments::sweep::{Parameter, quantities};
 use faultline_explore::Program;
+use faultline_failures::Format as TraceFormat;
 use faultline_fuzz::ProtocolName;
 use serde_json::Value;
 
@@ -69,6 +72,7 @@ pub(crate) enum Command {
     Compare(CompareArguments),
     Sweep(SweepArguments),
     Cluster(ClusterArguments),
+    Traces(TracesArguments),
     Check(CheckArguments),
     Explain(ExplainArguments),
     Report(ReportArguments),
@@ -333,6 +337,87 @@ pub(crate) struct ClusterArguments {
     pub(crate) out: Option<PathBuf>,
 }
 
+/// Describe recorded failures of a real system: time between faults, repairs, nodes down at once, and causes.
+///
+/// Reads a failure trace in one of these formats: the InfiniteHBD trace (infinitehbd), the failure records of Los Alamos
+/// National Laboratory (lanl), SkyPilot's spot traces (spot), or separated values with the columns start, end, node and
+/// cause (csv). Decompress the file first. Refuses a file that it does not fully understand; up to 1 % of the records
+/// may lack a usable time. `docs/failures.md` defines the statistics, and says where to find public traces.
+///
+/// With `--out`, also writes a page with charts (index.html), the output of `--format json` (traces.json), and the
+/// chosen faults in the form of `csv` (trace.csv).
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  faultline traces fault_trace.json
+  faultline traces fault_trace.json --causes GPU,NIC --out failures
+  faultline traces lanl.csv --system 20
+  faultline traces event_trace.tab --where event_type=0 \\
+    --columns start=event_start_time,end=event_stop_time,node=node_id
+  gzip -dc ras.csv.gz | faultline traces - --merge 10m")]
+pub(crate) struct TracesArguments {
+    /// Read recorded failures from this file, or from standard input if it is `-`
+    pub(crate) file: PathBuf,
+    /// Choose the format of the file. Default: recognised by its content
+    #[arg(long = "as", value_name = "FORMAT", value_parser = trace_format())]
+    pub(crate) as_format: Option<TraceFormat>,
+    /// Read this system of a LANL file
+    #[arg(long, value_name = "SYSTEM")]
+    pub(crate) system: Option<String>,
+    /// Keep only faults with these causes
+    #[arg(long, value_name = "CAUSE,…", value_delimiter = ',')]
+    pub(crate) causes: Vec<String>,
+    /// Set the number of observed nodes. Default: those in the file
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<usize>(1..=10_000_000))]
+    pub(crate) nodes: Option<usize>,
+    /// Keep only faults that start at this time or later, such as 12h or 40d. A trace with dates begins with its
+    /// first fault
+    #[arg(long, value_name = "T", allow_hyphen_values = true, value_parser = trace_time)]
+    pub(crate) begin: Option<Time>,
+    /// Keep only faults that start before this time
+    #[arg(long, value_name = "T", allow_hyphen_values = true, value_parser = trace_time)]
+    pub(crate) end: Option<Time>,
+    /// Join faults of one node that begin within this time of the previous one
+    #[arg(long, value_name = "T", allow_hyphen_values = true)]
+    pub(crate) merge: Option<Duration>,
+    /// Use other names of columns of a CSV file, such as `start=began,node=host`
+    #[arg(long, value_name = "NAME=COLUMN,…", value_delimiter = ',', value_parser = equation)]
+    pub(crate) columns: Vec<(String, String)>,
+    /// Keep only rows of a CSV file in which this column has this value; may be repeated
+    #[arg(long = "where", value_name = "COLUMN=VALUE", value_parser = equation)]
+    pub(crate) conditions: Vec<(String, String)>,
+    /// Choose the output format
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    /// Write the page, the statistics and the faults to DIR
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// Parses the name of a format of failure traces.
+fn trace_format() -> impl TypedValueParser<Value = TraceFormat> {
+    PossibleValuesParser::new(TraceFormat::ALL.map(TraceFormat::name)).map(|name| {
+        let named = TraceFormat::ALL.into_iter().find(|it| it.name() == name);
+        named.expect("only these names are possible")
+    })
+}
+
+/// Parses a time since the beginning of a failure trace: a duration, or a number of days.
+fn trace_time(text: &str) -> Result<Time, String> {
+    if let Some(days) = text.strip_suffix('d').and_then(|it| it.parse::<f64>().ok()) {
+        let days = Some(days).filter(|it| (0.0..=36_500.0).contains(it));
+        let days = days.ok_or("write a number of days from 0 to 36500, such as `40d`")?;
+        return Ok(Time((days * 86_400e9).round() as u64));
+    }
+    text.parse::<Duration>().map(|it| Time::ZERO + it.0).map_err(|error| error.to_string())
+}
+
+/// Parses `NAME=VALUE`.
+fn equation(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write a name, `=` and a value")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
 /// Parses a number of parallel jobs.
 fn jobs(text: &str) -> Result<NonZero<usize>, String> {
     let jobs = number::<usize>(1..=1024)(text)?;
@@ -414,7 +499,7 @@ pub(crate) struct CompareArguments {
     /// Compare these protocols, in this order. Default: all that can protect the application, except for
     /// `hc3i.forcing=everyMessage`
     #[arg(long, value_name = "P,…", value_delimiter = ',',
-        value_parser = clap::builder::PossibleValuesParser::new(compared()))]
+        value_parser = PossibleValuesParser::new(compared()))]
     pub(crate) protocols: Vec<String>,
     /// Choose what executes the runs. Runs on real processes (local) are sequential, in real time; their records are
     /// kept in the output directory
@@ -481,7 +566,7 @@ pub(crate) struct SweepArguments {
     pub(crate) sample: Option<usize>,
     /// Choose the quantity to minimise
     #[arg(long, value_name = "QUANTITY", default_value = "seconds",
-        value_parser = clap::builder::PossibleValuesParser::new(quantities().map(|it| it.name)))]
+        value_parser = PossibleValuesParser::new(quantities().map(|it| it.name)))]
     pub(crate) best: String,
     /// Run J simulations in parallel; does not affect the output. Default: number of cores
     #[arg(long, value_name = "J", allow_negative_numbers = true, value_parser = jobs)]

@@ -49,6 +49,7 @@ mod run;
 mod runner;
 mod simulate;
 mod sweep;
+mod traces;
 
 use std::process::ExitCode;
 
@@ -162,6 +163,7 @@ fn perform(command: Command, memory: Option<Size>) -> Result<Exit, CommandError>
         Command::Compare(arguments) => compare::compare(&arguments),
         Command::Sweep(arguments) => sweep::sweep(&arguments),
         Command::Cluster(arguments) => cluster::cluster(&arguments),
+        Command::Traces(arguments) => traces::traces(&arguments),
         Command::Check(arguments) => recording::check(&arguments),
         Command::Explain(arguments) => recording::explain_run(&arguments),
         Command::Report(arguments) => recording::report(&arguments),

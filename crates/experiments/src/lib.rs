@@ -17,6 +17,7 @@
 //! | [`sweep`] | one federation with many settings of its parameters |
 //! | [`verdict_counts`] | counts of the verdicts and outcomes of several runs |
 //! | [`table1`] | the HydEE paper's table of clusterings, reproduced |
+//! | [`traces`] | the page of a failure trace |
 //! | [`text`] | statistics as text, JSON and CSV |
 
 pub mod compare;
@@ -31,6 +32,7 @@ pub mod stored;
 pub mod sweep;
 pub mod table1;
 pub mod text;
+pub mod traces;
 pub mod verdict_counts;
 
 pub use files::Files;

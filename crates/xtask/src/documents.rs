@@ -103,6 +103,31 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
         Run("printf '[workspace]\\n' >> my-protocol/Cargo.toml; \
              cargo metadata --no-deps --format-version 1 --manifest-path my-protocol/Cargo.toml"),
     ),
+    (
+        "README.md",
+        "faultline traces fault_trace.json",
+        After("cp $REPOSITORY/crates/failures/tests/data/tiny.json fault_trace.json"),
+    ),
+    (
+        "docs/failures.md",
+        "faultline traces fault_trace.json",
+        After("cp $REPOSITORY/crates/failures/tests/data/tiny.json fault_trace.json"),
+    ),
+    (
+        "docs/failures.md",
+        "faultline traces lanl.csv",
+        After("cp $REPOSITORY/crates/failures/tests/data/lanl-systems.csv lanl.csv"),
+    ),
+    (
+        "docs/failures.md",
+        "faultline traces event_trace.tab",
+        After("cp $REPOSITORY/crates/failures/tests/data/events.tsv event_trace.tab"),
+    ),
+    (
+        "docs/failures.md",
+        "faultline traces ras.csv",
+        After("cp $REPOSITORY/crates/failures/tests/data/plain.csv ras.csv"),
+    ),
     ("docs/fuzzing.md", "faultline fuzz --for 10m --jobs 2", Run("faultline fuzz --for 5s --jobs 2")),
     (
         "docs/fuzzing.md",

@@ -21,3 +21,4 @@ mod simulate;
 mod sweep;
 mod tasks;
 mod tc;
+mod traces;

@@ -1,0 +1,129 @@
+//! Tests `faultline traces`. The tests of `crates/failures` cover the formats and the statistics.
+
+use std::fs;
+use std::io::{self, Read};
+use std::process::Stdio;
+
+use crate::common::TestDirectory;
+use predicates::prelude::*;
+use predicates::str::{contains, starts_with};
+use serde_json::Value;
+
+const TINY: &str = include_str!("../../../failures/tests/data/tiny.json");
+const SYSTEMS: &str = include_str!("../../../failures/tests/data/lanl-systems.csv");
+const EVENTS: &str = include_str!("../../../failures/tests/data/events.tsv");
+
+#[test]
+fn a_trace_is_described_and_written() {
+    let place = TestDirectory::new();
+    place.write("tiny.json", TINY);
+    let assert = place.faultline(["traces", "tiny.json", "--out", "out"]).assert().code(0).stderr("");
+    assert.stdout(
+        starts_with("tiny.json: infinitehbd, 5 faults on 3 of 3 nodes, over 4.00 d\n\n time between faults  mean 15.0 h,")
+            .and(contains(" GPU    3       60.0 %  12.0 h\n")),
+    );
+    let read = |name: &str| fs::read_to_string(place.path("out").join(name)).unwrap();
+    let statistics: Value = serde_json::from_str(&read("traces.json")).unwrap();
+    assert_eq!(statistics["gaps"]["meanSeconds"], 54_000.0);
+    assert_eq!(statistics["repair"]["p90Seconds"], 120_960.0);
+    assert_eq!(statistics["downAtOnce"]["mean"], 0.875);
+    assert_eq!(statistics["groups"][2]["withinSeconds"], 3600);
+    assert_eq!(statistics["causes"][0]["medianRepairSeconds"], 43_200.0);
+    assert_eq!(statistics["perNode"]["halfOn"], 2);
+    assert!(read("index.html").contains("tiny.json: failure trace"));
+    assert!(read("trace.csv").starts_with("start,end,node,cause\n43200,86400,n1,GPU\n43200,64800,n2,NIC\n"));
+    // The written faults are the same trace.
+    let again = place.faultline(["traces", "out/trace.csv", "--format", "json"]).output().unwrap();
+    let again: Value = serde_json::from_slice(&again.stdout).unwrap();
+    assert_eq!((&again["gaps"], &again["downAtOnce"]), (&statistics["gaps"], &statistics["downAtOnce"]));
+}
+
+#[test]
+fn options_choose_faults_and_standard_input_is_a_file() {
+    let place = TestDirectory::new();
+    place.write("systems.csv", SYSTEMS);
+    place
+        .faultline(["traces", "systems.csv"])
+        .assert()
+        .code(2)
+        .stderr(contains("systems.csv: the file has 2 systems").and(contains("2 (1 fault), 18 (1)")));
+    place
+        .faultline(["traces", "systems.csv", "--system", "18"])
+        .assert()
+        .code(0)
+        .stdout(contains("systems.csv: lanl, 1 fault on 1 of 5 nodes"));
+    let columns = "start=event_start_time,end=event_stop_time,node=node_id";
+    place
+        .faultline(["traces", "-", "--as", "csv", "--columns", columns, "--where", "event_type=0"])
+        .write_stdin(EVENTS)
+        .assert()
+        .code(0)
+        .stdout(starts_with("standard input: csv, 2 faults on 2 of 2 nodes, over 25.5 s"));
+    place.write("tiny.json", TINY);
+    place
+        .faultline([
+            "traces",
+            "tiny.json",
+            "--causes",
+            "Fan,GPU",
+            "--begin",
+            "1.5d",
+            "--end",
+            "72h",
+            "--nodes",
+            "400",
+        ])
+        .assert()
+        .code(0)
+        .stdout(starts_with("tiny.json: infinitehbd, 2 faults on 2 of 400 nodes, over 2.50 d"));
+}
+
+#[test]
+fn bad_input_names_the_line_and_the_remedy() {
+    let place = TestDirectory::new();
+    place.write("tiny.json", TINY);
+    place.write("cut.json", &TINY[..500]);
+    place.write("empty", "");
+    place.write("binary", b"\x7FELF\x00\x1b[31m\n\x00");
+    let bad = |arguments: &[&str], what: &str, help: &str| {
+        let arguments = ["traces"].iter().chain(arguments).copied();
+        let assert = place.faultline(arguments).assert().code(2).stdout("");
+        let is_plain = predicate::function(|it: &str| !it.contains('\u{1b}'));
+        assert.stderr(contains(what).and(contains(help)).and(is_plain));
+    };
+    bad(&["absent.json"], "cannot read absent.json", "docs/failures.md");
+    bad(&["."], "the file cannot be read", "specify a readable file");
+    bad(&["cut.json"], "cut.json: line 4: the file ends in the middle", "fetch the complete file");
+    bad(&["empty"], "empty: the file is empty", "specify a file with recorded failures");
+    bad(&["binary"], "binary: line 1: the format is not recognised", "--as");
+    bad(&["tiny.json", "--as", "lanl"], "tiny.json: line 1: the header has no column", "");
+    bad(&["tiny.json", "--as", "json"], "infinitehbd, lanl, spot, csv", "");
+    bad(&["tiny.json", "--causes", "Gpu"], "no fault has the cause `Gpu`", "did you mean `GPU`?");
+    bad(&["tiny.json", "--begin", "40d"], "`begin` is after the end", "write an earlier time");
+    bad(&["tiny.json", "--begin", "-1d"], "number of days", "");
+    bad(&["tiny.json", "--columns", "when=start"], "cannot rename `when`", "start=event_start_time");
+    bad(&["tiny.json", "--where", "x"], "write a name, `=` and a value", "");
+    bad(&["tiny.json", "--nodes", "2"], "2 nodes were observed", "at least 3");
+}
+
+/// The address space of the program is limited to 300 MiB.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_line_of_a_gigabyte_takes_little_memory() {
+    let place = TestDirectory::new();
+    for begin in ["start,end,node\n1,2,", "[{\"node_id\":\"", "{\"data\":["] {
+        let script = "ulimit -v 307200; exec \"$0\" traces -";
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", script, env!("CARGO_BIN_EXE_faultline")]).current_dir(place.dir());
+        let mut child =
+            command.stdin(Stdio::piped()).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        // The program closes its input early.
+        let _closed = io::copy(&mut begin.as_bytes().chain(io::repeat(b'1').take(1 << 30)), &mut input);
+        drop(input);
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("longer than 1 MiB"), "{said}");
+    }
+}
