@@ -45,7 +45,7 @@ First steps:
   faultline run                              run the quick start (under 30 s)
   faultline samples quickstart > my.yaml     copy it to a file and change it
   faultline run my.yaml --backend simulate   run it in virtual time
-  faultline explain                          explain what happened in the newest run
+  faultline explain                          explain the newest run
   faultline report                           draw its space-time diagram
 
 Exit status:

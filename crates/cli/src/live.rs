@@ -47,7 +47,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Detaches the output from the run, which a terminal that stands still then does not delay.
+    /// Detaches the output from the run, which a terminal that is stopped then does not delay.
     pub(crate) fn detached(self) -> Live {
         Live { screen: self.screen.detached(), ..self }
     }

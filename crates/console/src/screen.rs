@@ -93,7 +93,7 @@ impl Screen {
         }
     }
 
-    /// Detaches the output from the run: if a terminal stands still, or a reader is slow, the run continues, and what
+    /// Detaches the output from the run: if a terminal is stopped, or a reader is slow, the run continues, and what
     /// happens meanwhile is not shown.
     #[must_use]
     pub fn detached(self) -> Screen {
@@ -188,7 +188,7 @@ impl Screen {
                 let dropped = if self.on_screen { 0 } else { output.take_dropped() };
                 if dropped > 0 {
                     output.show(Frame::Line(format!(
-                        "{}  {} not shown, because the output stood still",
+                        "{}  {} not shown, because the output was stopped",
                         instant(None),
                         count(dropped, "line")
                     )));

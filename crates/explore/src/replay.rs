@@ -2,8 +2,8 @@
 
 use faultline_api::resource::Family;
 use faultline_checker::{Context, Judgement, Property, Verdict};
-use faultline_core::fault::Outcome;
-use faultline_core::{Fact, FactNo, Life, ProcessId, Span, Time};
+use faultline_core::fault::{FaultState, Outcome};
+use faultline_core::{Fact, FactNo, Life, PlannedFault, ProcessId, Span, Time, Trigger};
 use faultline_session::{Recording, RunEnd, UnjudgedRecording};
 use faultline_trace::{Manifest, Record, Sink, Trace};
 
@@ -116,10 +116,12 @@ impl Replay<'_> {
                 Outcome::Deadline
             }
         };
+        let mut draft = self.subject.draft.clone();
+        draft.plan = injected(&collector.trace);
         let end = RunEnd {
             outcome,
             added: Vec::new(),
-            faults: Vec::new(),
+            faults: draft.plan.iter().map(|it| (it.no, FaultState::Effective)).collect(),
             effects: Vec::new(),
             links: None,
             duration: collector.now.since(Time::ZERO),
@@ -129,10 +131,24 @@ impl Replay<'_> {
         for life in silent {
             collector.trace.streams.entry(life).or_default();
         }
-        let run = UnjudgedRecording::of_ended(self.subject.draft.clone(), end, collector.trace);
+        let run = UnjudgedRecording::of_ended(draft, end, collector.trace);
         let Recording { manifest, trace, judgement } = run.judge();
         Counterexample { manifest, trace, steps, judgement, has_ended, must_end: self.must_end }
     }
+}
+
+/// Returns the plan by which a supervisor would have injected the faults of a run at the same times.
+fn injected(trace: &Trace) -> Vec<PlannedFault> {
+    let facts = trace.supervisor();
+    let begun = facts.iter().find(|(_, fact)| *fact == Fact::Begun).map_or(Time::ZERO, |(at, _)| *at);
+    let planned = |(at, fact): &(Time, Fact)| match fact {
+        Fact::Injecting { no, fault } => {
+            let trigger = Trigger::At(Time::ZERO + at.since(begun));
+            Some(PlannedFault { no: *no, trigger, fault: (**fault).clone() })
+        }
+        _ => None,
+    };
+    facts.iter().filter_map(planned).collect()
 }
 
 /// Collects the reported facts. Each step takes a millisecond.

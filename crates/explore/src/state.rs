@@ -107,9 +107,15 @@ impl State {
             left: Left { crashes: bounds.crashes, timers: bounds.timers, overtakings: bounds.overtakings },
             ..State::default()
         };
-        state.supervise(SupervisorEvent::Begins, tables, sink);
+        // As under a supervisor, the application begins once all processes have started.
         for process in (0..processes).map(ProcessId) {
-            state.begin(process, tables, sink);
+            let boot = state.local(process, tables).next_boot;
+            state.supervise(SupervisorEvent::Starts(process, boot), tables, sink);
+        }
+        state.supervise(SupervisorEvent::Begins, tables, sink);
+        let membership = tables.supervisors.get(state.supervisor).membership;
+        for process in (0..processes).map(ProcessId) {
+            state.event(process, LocalEvent::Begins(membership), tables, sink);
         }
         let mut choices = Choices::default();
         loop {
@@ -465,14 +471,6 @@ impl State {
                 self.event(*process, LocalEvent::Begins(membership), tables, sink);
             }
         }
-    }
-
-    /// Begins the first life of a process.
-    fn begin(&mut self, process: ProcessId, tables: &Tables, sink: &mut impl Witness) {
-        let boot = self.local(process, tables).next_boot;
-        self.supervise(SupervisorEvent::Starts(process, boot), tables, sink);
-        let membership = tables.supervisors.get(self.supervisor).membership;
-        self.event(process, LocalEvent::Begins(membership), tables, sink);
     }
 
     fn crash(

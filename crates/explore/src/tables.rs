@@ -313,7 +313,8 @@ impl Tables {
                 facts.push(Fact::LifeStarted { process, life: life(process), boot });
             }
             SupervisorEvent::Fails(process, storage, returns) => {
-                let mut by = EndedBy::Silence;
+                let mut by =
+                    if storage == StorageFate::Lost { EndedBy::StorageLost } else { EndedBy::Silence };
                 if returns == Return::Gone {
                     // Only the fault that ended a process shows that it does not return.
                     let no = FaultNo(process.0);

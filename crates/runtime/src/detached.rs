@@ -1,4 +1,4 @@
-//! Output that never makes the program wait: a terminal may stand still, and a reader may be slow or stopped.
+//! Output that never makes the program wait: a terminal may be stopped, and a reader may be slow.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -112,7 +112,7 @@ mod tests {
         let (go, may_go) = channel::<()>();
         let (shown_in, shown) = channel();
         let output = Detached::new(move |frame: u64| {
-            // Stands still until the sender is dropped.
+            // Accepts nothing until the sender is dropped.
             let _ = may_go.recv();
             let _ = shown_in.send(frame);
         })

@@ -6,6 +6,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::io::{self, Write as _};
 use std::panic::{
     AssertUnwindSafe, Location, PanicHookInfo, catch_unwind, resume_unwind, set_hook, take_hook,
 };
@@ -94,7 +95,7 @@ fn install() {
             match REPORT.get() {
                 Some(report) => report(&panic),
                 None => {
-                    eprintln!("{panic}");
+                    drop(writeln!(io::stderr(), "{panic}"));
                     before(info);
                 }
             }

@@ -38,7 +38,7 @@ const PLACES: &[&[&str]] = &[
     &["[sour", "ce."],
 ];
 
-/// Directories with programs for developers, which may panic if nobody reads their output.
+/// Directories with programs for developers, which may panic if their output is closed.
 const MAY_PRINT: &[&str] = &["crates/xtask", "crates/runtime-tests", "examples", "e2e"];
 /// The macros that panic if the output cannot be written. They cover those whose names begin with `e`.
 const PRINTING: &[&[&str]] = &[&["print", "!("], &["print", "ln!("]];

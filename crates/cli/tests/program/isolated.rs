@@ -1,4 +1,4 @@
-//! Tests that a run depends neither on other commands, nor on files that change meanwhile, nor on whoever reads its
+//! Tests that a run depends neither on other commands, nor on files that change meanwhile, nor on the programs that read its
 //! output.
 
 use std::fs;
@@ -195,7 +195,7 @@ fn an_output_that_stands_still_does_not_delay_a_run() {
         let manifest = || Bundle::open(place.path("run")).read_manifest().ok();
         wait_until(
             || manifest().is_some_and(|it| it.outcome.is_some()),
-            || format!("{arguments:?}: the run does not end while its output stands still"),
+            || format!("{arguments:?}: the run does not end while no program reads its output"),
         );
         let manifest = manifest().unwrap();
         let effect = &manifest.effects[0];

@@ -275,11 +275,12 @@ fn with(document: &Value, parameters: &[Parameter], choice: &[usize]) -> Result<
         parameter::place(&mut document, &parameter.path, &parameter.values[index].1)?;
     }
     let invalid = |why: String| SweepError::Invalid { setting: words(parameters, choice), why };
-    // JSON is YAML, so the parser of federation files reads the values, too.
+    // JSON is YAML, so the parser of federation files reads the values, too. The place in this text means nothing to users.
     let parsed = parse_unchecked("", document.to_string().as_bytes());
     let federation = parsed.map_err(|rejected| {
         let error = &rejected.errors()[0];
-        invalid(format!("{}; {}", error.message, error.help))
+        let place = format!(":{}:{}: ", error.line, error.column);
+        invalid(format!("{}; {}", error.message.trim_start_matches(&place), error.help))
     })?;
     let federation = federation.value;
     match validate(&federation).into_iter().next() {
