@@ -115,7 +115,7 @@ mod tests {
         assert!(wide.lines().all(|it| it.chars().count() <= WIDTH), "{wide}");
         assert_eq!(
             (wide.matches("hierarchicalCoordinated").count(), wide.matches(".25 %").count()),
-            (3, 18),
+            (2, 18),
             "{wide}"
         );
     }
