@@ -136,11 +136,15 @@ pub(super) fn pauses(history: &History<'_>, late: Span, found: &mut Vec<Contradi
     let mut paused: BTreeMap<ProcessId, Paused> = BTreeMap::new();
     for (at, fact) in history.trace.supervisor() {
         match fact {
-            Fact::LifeStarted { process, life, .. } => drop(newest.insert(*process, *life)),
-            Fact::Failed { process, .. } | Fact::Detected { process, .. } => drop(paused.remove(process)),
+            Fact::LifeStarted { process, life, .. } => {
+                newest.insert(*process, *life);
+            }
+            Fact::Failed { process, .. } | Fact::Detected { process, .. } => {
+                paused.remove(process);
+            }
             Fact::Left(cluster) => {
-                let members = context.clusters.get(cluster.index()).into_iter().flatten();
-                members.for_each(|it| drop(paused.remove(it)));
+                let members = context.clusters.get(cluster.index());
+                paused.retain(|it, _| !members.is_some_and(|members| members.contains(it)));
             }
             Fact::Injecting { fault, .. } => {
                 let Fault::Pause { process, span } = **fault else { continue };

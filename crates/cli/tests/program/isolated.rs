@@ -156,7 +156,8 @@ fn a_program_that_is_replaced_during_a_run_is_kept() {
     fs::set_permissions(place.path("another"), fs::Permissions::from_mode(0o755)).unwrap();
     fs::rename(place.path("another"), &program).unwrap();
     let output = run.wait_with_output().unwrap();
-    let json: Value = serde_json::from_slice(&output.stdout).expect(&text(&output.stderr));
+    let json: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
     assert_eq!((json["runs"].as_array().unwrap().len(), &json["failed"]), (2, &0.into()), "{json}");
     for record in ["run/seed-3", "run/seed-4"] {
         let checked = place.faultline(["check", record, "--format", "json"]).output().unwrap();
@@ -168,7 +169,8 @@ fn a_program_that_is_replaced_during_a_run_is_kept() {
 
 /// Checks that a run, whose summary a command has printed, passes or is unknown only because of its links.
 fn judged(place: &TestDirectory, output: &Output) {
-    let json: Value = serde_json::from_slice(&output.stdout).expect(&text(&output.stderr));
+    let json: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
     assert_eq!(json["result"]["equal"], true, "{json}");
     assert_eq!(json["faults"][0]["state"], "effective", "{json}");
     assert_eq!(output.status.code(), Some(if passes_but_for_links(&json) { 0 } else { 3 }));

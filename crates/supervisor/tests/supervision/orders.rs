@@ -641,7 +641,8 @@ fn the_pause_of_a_life_that_exits_does_not_affect_the_next() {
     driver.take();
     driver.pass(BEGUN + Span(120));
     let order = |paused| Order::Pause { process: P0, life: Life(2), paused };
-    assert_eq!(driver.take()[1..], [order(true), order(false)]);
+    let resumed = Order::Record(Fact::Resumed { process: P0, life: Life(2) });
+    assert_eq!(driver.take()[1..], [order(true), resumed, order(false)]);
 }
 
 #[test]
@@ -787,7 +788,9 @@ fn a_process_paused_at_its_own_fact_resumes_after_the_pause() {
     driver.fact(P0, protected(), true);
     assert!(!driver.take().contains(&go(P0)));
     driver.pass(BEGUN + Span(40));
-    assert_eq!(driver.take(), [Order::Pause { process: P0, life: Life(1), paused: false }, go(P0)]);
+    let resumed = Order::Record(Fact::Resumed { process: P0, life: Life(1) });
+    let resumes = Order::Pause { process: P0, life: Life(1), paused: false };
+    assert_eq!(driver.take(), [resumed, resumes, go(P0)]);
 }
 
 #[test]
