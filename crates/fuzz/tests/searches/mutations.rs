@@ -49,7 +49,7 @@ fn found_shrunk_and_checked(defect: hc3i::Defect, property: Property) -> (Trial,
     let shrunk = shrink(&scenario, property, steps, |_, _| ControlFlow::Continue(())).unwrap().trial;
     assert!(shrunk.trace.len() < found.trace.len());
     let place = tempfile::tempdir().unwrap();
-    let bundle = Bundle::create(&place.path().join("found")).unwrap();
+    let bundle = Bundle::create(place.path().join("found")).unwrap();
     let manifest = Manifest { federation: shrunk.scenario.to_yaml(), ..shrunk.manifest.clone() };
     UnjudgedRecording { manifest, trace: shrunk.trace.clone() }.write(&bundle).unwrap();
     let checked = Recording::read(&bundle).unwrap();
