@@ -52,8 +52,8 @@ Exit status:
   0  pass: all required properties were judged, and hold
   1  fail: a property is violated
   2  bad input: the file, the directory or the arguments are invalid
-  3  unknown: no property is violated, but some could not be judged; or a limit of the
-     machine, such as a full disk, or an interruption prevented the work";
+  3  unknown: no property is violated, but some could not be judged; or a limit
+     of the machine, such as a full disk, or an interruption prevented the work";
 
 const FETCH_EXAMPLES: &str = "\
 Examples:
