@@ -6,6 +6,7 @@ extern crate alloc;
 pub mod cck;
 pub mod chandy_lamport;
 pub mod coordinated;
+mod frame;
 pub mod full_logging;
 pub mod hc3i;
 pub mod hydee;
@@ -19,7 +20,10 @@ mod shared_list;
 pub mod spbc;
 pub mod theft;
 
-pub use machines::logs::{Channel, Content, Covered, Head, LogSegmentNo, LogSize, Logged, Settled};
+pub use frame::{Control, Never};
+pub use machines::logs::{
+    AppAction, Channel, Content, Covered, Head, Late, LogSegmentNo, LogSize, Logged, Settled,
+};
 pub use machines::{
     ChannelReport, Checkpoint, Delivered, GroupHistory, History, InTransit, Interval, Log, LogEntry,
     LoggingOptions, Options, Received,

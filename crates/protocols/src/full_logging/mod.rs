@@ -9,27 +9,16 @@
 //!
 //! | part | purpose |
 //! | --- | --- |
-//! | `rank` | a process that runs the application: sending (R3, R4), receiving (R5, R6), rollbacks (R9) |
-//! | [`phases`] | phases (R6), rounds (R9, R10, R13), and the recovery process (R1, R11, R12, R14) |
+//! | [`frame`] | a process: sending (R3, R4), receiving (R5, R6), its own checkpoints (R7), rollbacks (R9) |
+//! | [`phases`](crate::machines::phases) | phases (R6), rounds (R9, R10, R13), and the recovery process (R1, R11, R12, R14) |
 //! | [`logs`] | the logs of messages (R2), their collection (R8), and moving them to stable storage (R15) |
-//! | `solo`, [`group`] | a checkpoint of a process (R7), keeping it, and restoring it |
+//! | [`group`](crate::machines::group) | keeping and restoring the checkpoints of a process |
 
-mod rank;
+use faultline_core::{Promise, Scope};
 
-use alloc::boxed::Box;
-use alloc::collections::VecDeque;
-use alloc::vec::Vec;
-
-use faultline_core::{
-    Footprint, Gauges, Host, Input, LifeStart, Promise, Promises, Protocol, ProtocolTypes, Role, Scope, Time,
-};
-use serde::{Deserialize, Serialize};
-
-use crate::machines::group;
-use crate::machines::logs::{self, Head, Logging, Settled};
-use crate::machines::phases::{self, AppAction, Phase, Phases, RecoveryProcess, RecoveryRules};
-use crate::machines::{LoggingOptions, rules};
-use rank::Rank;
+use crate::frame::{self, AsTheyArrive, InPhases, LoggingProtocol, Never, logging_protocol};
+use crate::machines::phases::{Phase, Phases, RecoveryProcess, RoundMessage};
+use crate::machines::{LoggingOptions, logs, rules};
 
 /// Parameters of full logging.
 pub type Config = LoggingOptions<Defects>;
@@ -96,138 +85,44 @@ rules! {
     ReadyBeforeCopies,
 }
 
-/// The protocol's own state in a checkpoint, apart from the channels (R2).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ProtocolState {
-    /// Phases of the process and of the messages that it has received.
-    pub phases: Phases,
-    /// Actions of the application that waited for a phase.
-    pub app_actions: VecDeque<AppAction>,
-}
-
 /// Messages between processes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Control {
-    /// The sender's committed checkpoint contains this part of the channels to and from the receiver (R8).
-    Settled(Settled),
-    /// A message of a recovery round (R1, R9 to R14).
-    Round(phases::RoundMessage),
-    /// A message of the sub-machine that keeps and restores checkpoints.
-    Group(group::GroupMessage),
-}
-
-impl From<group::GroupMessage> for Control {
-    fn from(message: group::GroupMessage) -> Control {
-        Control::Group(message)
-    }
-}
-
-impl From<Settled> for Control {
-    fn from(settled: Settled) -> Control {
-        Control::Settled(settled)
-    }
-}
-
-impl From<phases::RoundMessage> for Control {
-    fn from(message: phases::RoundMessage) -> Control {
-        Control::Round(message)
-    }
-}
+pub type Control = frame::Control<RoundMessage>;
 
 /// The stamp of every message: its phase, and the incarnations of both processes (R5).
 pub type Stamp = logs::Stamp<Phase>;
 
-/// One process under full logging.
-#[derive(Clone, Debug)]
-pub struct FullLogging(Process);
-
-#[derive(Clone, Debug)]
-enum Process {
-    Rank(Box<Rank>),
-    Recovery(Box<RecoveryProcess>),
-    Server(Box<group::Server<FullLogging>>),
+logging_protocol! {
+    /// One process under full logging.
+    FullLogging, Phase, Phases
 }
 
-impl ProtocolTypes for FullLogging {
-    type Control = Control;
-    type Head = Head;
-    type Saved = logs::Saved<Phase, ProtocolState>;
+impl LoggingProtocol for FullLogging {
+    const SCOPE: Scope = Scope::Process;
+    const PROMISES: &'static [Promise] = &[Promise::OrphansFirst, Promise::Phases];
+    type Defects = Defects;
+    type Channels = InPhases;
+    type Deliveries = AsTheyArrive;
+    type OrderMessage = Never;
+    type Extra = RecoveryProcess;
 
-    fn add_to(head: &Head, saved: &Self::Saved, footprint: &mut Footprint) {
-        saved.add_to(head, footprint);
-    }
-}
-
-impl Logging for FullLogging {
-    type Tag = Phase;
-    type Own = ProtocolState;
-}
-
-impl Protocol for FullLogging {
-    type Config = Config;
-    type Stamp = Stamp;
-    const FIFO: bool = true;
-    const REPEATS: bool = true;
-
-    fn promises(_: &Config) -> Promises {
-        logs::promises(Scope::Process).with(&[Promise::OrphansFirst, Promise::Phases])
-    }
-
-    fn extra_processes(config: &Config) -> Vec<Role> {
-        core::iter::once(Role::RECOVERY_PROCESS).chain(config.placement.server()).collect()
-    }
-
-    fn start(start: LifeStart<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
-        let LifeStart { me, boot, config, .. } = &start;
-        let role = start.membership.member(*me).role;
-        let view = phases::view(Scope::Process, true, start.membership.clone());
-        let (mut placement, defects) = (config.placement, config.defects);
-        if defects.has(Defect::OneCopyTooFew) {
-            placement = placement.one_fewer();
-        }
-        let copies_first = !defects.has(Defect::ReadyBeforeCopies);
-        let rules = group::Rules { copies_first, ..group::Rules::ALL };
-        let membership = group::GroupParameters { me: *me, boot: *boot, view, placement, rules };
-        FullLogging(match role {
-            Role::RECOVERY_PROCESS => {
-                let waits_for_reports = defects.obeys(Rule::WaitsForReports);
-                let rules = RecoveryRules { waits_for_reports, ..RecoveryRules::ALL };
-                Process::Recovery(Box::new(RecoveryProcess::start(&start, Scope::Process, rules, host)))
-            }
-            Role::STORAGE_SERVER => {
-                Process::Server(Box::new(group::Server::new(membership, config.retry_every, host)))
-            }
-            _ => Process::Rank(Box::new(Rank::start(membership, start.config, now, host))),
-        })
-    }
-
-    fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>) {
-        match (&mut self.0, input) {
-            (Process::Rank(rank), input) => rank.handle(input, now, host),
-            (Process::Recovery(process), Input::Membership(it)) => process.membership_changed(it, host),
-            (Process::Recovery(process), Input::Control { from, message: Control::Round(message) }) => {
-                process.handle_message(from, message, host);
-            }
-            (Process::Recovery(_), _) => {}
-            (Process::Server(server), Input::Control { from, message: Control::Group(message) }) => {
-                server.handle_message(from, message, host);
-            }
-            (Process::Server(server), other) => server.handle(other, now, host),
-        }
-    }
-
-    fn next_deadline(&self) -> Option<Time> {
-        match &self.0 {
-            Process::Rank(rank) => rank.next_deadline(),
-            Process::Recovery(_) => None,
-            Process::Server(server) => server.next_deadline(),
-        }
-    }
-
-    fn gauges(&self) -> Gauges {
-        match &self.0 {
-            Process::Rank(rank) => rank.gauges(),
-            Process::Recovery(_) | Process::Server(_) => Gauges::default(),
-        }
+    fn rules(defects: Defects) -> frame::Rules {
+        let obeys = |rule| defects.obeys(rule);
+        let mut rules = frame::Rules::ALL;
+        rules.omitted_replicas = u16::from(defects.has(Defect::OneCopyTooFew));
+        rules.group.copies_first = !defects.has(Defect::ReadyBeforeCopies);
+        rules.rank.drops_undone = obeys(Rule::DropsOlderLives);
+        rules.rank.keeps_actions = obeys(Rule::SavesActions);
+        rules.logs.saves_log = obeys(Rule::SavesLog);
+        rules.logs.logs_suppressed = obeys(Rule::LogsSuppressed);
+        rules.logs.collects = obeys(Rule::Collects);
+        rules.logs.collects_exactly = obeys(Rule::CollectsExactly);
+        rules.draining.requires.replicas = obeys(Rule::CopiesFirst);
+        rules.phases.counts_up = obeys(Rule::CountsUp);
+        rules.phases.saves_phase = obeys(Rule::SavesPhase);
+        rules.rounds.drops_older_sync = obeys(Rule::DropsOlderSync);
+        rules.rounds.drops_older_levels = obeys(Rule::DropsOlderLevels);
+        rules.rounds.reports_all = obeys(Rule::ReportsAllOrphans);
+        rules.recovery.waits_for_reports = obeys(Rule::WaitsForReports);
+        rules
     }
 }

@@ -16,7 +16,6 @@
 //! | `draining` | a member's part of a checkpoint, for protocols that number messages by channel |
 //! | `group` | keeps the checkpoints of a group of processes, and restores the newest complete one |
 //! | `schedule` | the times at which a coordinator begins checkpoints, and which of them remove older ones |
-//! | `solo` | a checkpoint of a process that is a group of its own |
 //! | `logs` | logs of the messages between groups, kept by their senders, in memory or on stable storage |
 //! | `pairs` | resuming each channel between groups separately after a failure |
 //! | `phases` | resuming channels between groups in the order of phases, directed by a recovery process |
@@ -43,7 +42,6 @@ mod replication;
 mod rule;
 mod schedule;
 mod sender_log;
-mod solo;
 mod survey;
 #[cfg(test)]
 mod testing;
@@ -70,7 +68,6 @@ pub(crate) use replication::{Replication, Requires};
 pub(crate) use rule::{rule_queries, rules};
 pub(crate) use schedule::Schedule;
 pub use sender_log::{Log, LogEntry};
-pub(crate) use solo::Solo;
 pub(crate) use survey::{Parts, Survey};
 pub(crate) use writes::Writes;
 

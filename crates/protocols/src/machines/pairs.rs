@@ -57,6 +57,14 @@ pub(crate) struct PairRules {
     pub(crate) drops_older: bool,
     /// A peer whose group has failed receives a report on the state of the channel.
     pub(crate) tells_new_peers: bool,
+    /// A peer's report waits until this process has learned of the failure that caused the report.
+    pub(crate) keeps_early: bool,
+}
+
+impl PairRules {
+    /// All rules are obeyed.
+    pub(crate) const ALL: PairRules =
+        PairRules { waits: true, drops_older: true, tells_new_peers: true, keeps_early: true };
 }
 
 impl Pairs {
@@ -109,8 +117,14 @@ impl Pairs {
 
     /// Returns whether a peer's report must wait, because the peer knows of a failure that this process has not
     /// learned of, or has not recovered from.
-    pub(crate) fn is_early<P: Logging>(group: &Group<P>, peer: ProcessId, report: &ChannelReport) -> bool {
-        report.from > group.view.incarnation(group.view.group_of(peer)) || report.to > group.incarnation
+    pub(crate) fn is_early<P: Logging>(
+        &self,
+        group: &Group<P>,
+        peer: ProcessId,
+        report: &ChannelReport,
+    ) -> bool {
+        let theirs = group.view.incarnation(group.view.group_of(peer));
+        (report.from > theirs || report.to > group.incarnation) && self.rules.keeps_early
     }
 
     /// Handles a peer's report that is not early. Returns whether the channel resumes: messages that the peer lacks can

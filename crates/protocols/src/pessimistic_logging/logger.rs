@@ -7,16 +7,18 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Boot, Claim, Host, ImageName, Input, LifeStart, ProcessId, To};
+use faultline_core::{Boot, Claim, Host, ImageName, Input, LifeStart, ProcessId, Role, To};
 use serde::{Deserialize, Serialize};
 
-use super::{Config, Control, Defect, Determinant, PessimisticLogging, Recalled, Rule};
+use super::{Config, Control, Defect, Determinant, LoggerMessage, PessimisticLogging, Recalled, Rule};
+use crate::frame::{self, ExtraProcess};
+use crate::machines::group::View;
 
 /// The host, as the event logger sees it.
 type LoggerHost<'a> = dyn Host<PessimisticLogging> + 'a;
 
 #[derive(Clone, Debug)]
-pub(super) struct Logger {
+pub(crate) struct Logger {
     config: Arc<Config>,
     /// Orders of deliveries, by rank. `None` if the storage was lost and the process has not reported again since.
     orders: Vec<Option<LoggedOrder>>,
@@ -25,7 +27,7 @@ pub(super) struct Logger {
     durable: u64,
     writing: Option<u64>,
     /// Answers to send, each with the number of changes that must be durable first.
-    answers: VecDeque<(u64, ProcessId, Control)>,
+    answers: VecDeque<(u64, ProcessId, LoggerMessage)>,
     /// Whether the storage was lost, and some processes have not reported again.
     lacks: bool,
 }
@@ -60,10 +62,12 @@ impl LoggedOrder {
     }
 }
 
-impl Logger {
-    pub(super) fn start(start: LifeStart<Config>, host: &mut LoggerHost) -> Logger {
+impl ExtraProcess<PessimisticLogging> for Logger {
+    const ROLE: Option<Role> = Some(Role::EVENT_LOGGER);
+
+    fn start(start: LifeStart<Config>, _: View, _: &frame::Rules, host: &mut LoggerHost) -> Logger {
         let LifeStart { boot, membership, config, record, .. } = start;
-        let ranks = membership.with_role(faultline_core::Role::RANK).count();
+        let ranks = membership.with_role(Role::RANK).count();
         let recorded = record.and_then(|bytes| postcard::from_bytes::<Vec<Option<LoggedOrder>>>(&bytes).ok());
         let nothing = (boot != Boot::Replaced).then(LoggedOrder::default);
         let orders = recorded.unwrap_or_else(|| alloc::vec![nothing; ranks]);
@@ -74,9 +78,11 @@ impl Logger {
         this
     }
 
-    pub(super) fn handle(&mut self, input: Input<PessimisticLogging>, host: &mut LoggerHost) {
+    fn handle(&mut self, input: Input<PessimisticLogging>, host: &mut LoggerHost) {
         match input {
-            Input::Control { from, message } => self.handle_message(from, message, host),
+            Input::Control { from, message: Control::Order(message) } => {
+                self.handle_message(from, message, host);
+            }
             Input::Recorded { version } => {
                 self.durable = version;
                 self.writing = None;
@@ -87,17 +93,19 @@ impl Logger {
         self.answer(host);
         self.report_when_complete(host);
     }
+}
 
-    fn handle_message(&mut self, from: ProcessId, message: Control, host: &mut LoggerHost) {
+impl Logger {
+    fn handle_message(&mut self, from: ProcessId, message: LoggerMessage, host: &mut LoggerHost) {
         let defects = self.config.defects;
         let of_process = &mut self.orders[from.index()];
         match (message, &mut *of_process) {
-            (Control::Log { first, determinants }, Some(order)) => {
+            (LoggerMessage::Log { first, determinants }, Some(order)) => {
                 order.append(first, &determinants);
                 let upto = order.end();
                 self.changed(from, upto, host);
             }
-            (Control::Know { first, determinants }, _) => {
+            (LoggerMessage::Know { first, determinants }, _) => {
                 let after = of_process.take().and_then(|it| it.after);
                 let order =
                     LoggedOrder { first, determinants: determinants.iter().copied().collect(), after };
@@ -105,8 +113,8 @@ impl Logger {
                 *of_process = Some(order);
                 self.changed(from, upto, host);
             }
-            (Control::Forget { below, by }, Some(order)) => order.forget(below, by),
-            (Control::Recall { first }, order) => {
+            (LoggerMessage::Forget { below, by }, Some(order)) => order.forget(below, by),
+            (LoggerMessage::Recall { first }, order) => {
                 let answer = match order {
                     None => Recalled::Lost,
                     Some(order) if order.first > first => Recalled::Forgotten { by: order.after },
@@ -120,8 +128,8 @@ impl Logger {
                     }
                 };
                 match defects.has(Defect::RecallsBeforeDurable) {
-                    true => host.control(To::One(from), Control::Recalled(answer)),
-                    false => self.answers.push_back((self.changes, from, Control::Recalled(answer))),
+                    true => send(from, LoggerMessage::Recalled(answer), host),
+                    false => self.answers.push_back((self.changes, from, LoggerMessage::Recalled(answer))),
                 }
             }
             _ => {}
@@ -131,11 +139,11 @@ impl Logger {
     /// Records an addition, which is acknowledged once it is durable (M1).
     fn changed(&mut self, whose: ProcessId, upto: u64, host: &mut LoggerHost) {
         self.changes += 1;
-        let logged = Control::Logged { upto };
+        let logged = LoggerMessage::Logged { upto };
         if self.config.defects.obeys(Rule::AcknowledgesDurable) {
             self.answers.push_back((self.changes, whose, logged));
         } else {
-            host.control(To::One(whose), logged);
+            send(whose, logged, host);
         }
     }
 
@@ -151,7 +159,7 @@ impl Logger {
         let durable = self.durable + u64::from(self.config.defects.has(Defect::AcknowledgesNext));
         let due = self.answers.partition_point(|it| it.0 <= durable);
         for (_, receiver, message) in self.answers.drain(..due) {
-            host.control(To::One(receiver), message);
+            send(receiver, message, host);
         }
     }
 
@@ -164,4 +172,8 @@ impl Logger {
             host.claim(Claim::Protected);
         }
     }
+}
+
+fn send(receiver: ProcessId, message: LoggerMessage, host: &mut LoggerHost) {
+    host.control(To::One(receiver), Control::Order(message));
 }

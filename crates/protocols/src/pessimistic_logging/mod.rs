@@ -11,33 +11,27 @@
 //!
 //! | part | purpose |
 //! | --- | --- |
-//! | `rank` | a process that runs the application: sending (M2), receiving (M4), checkpoints (M5), rollbacks (M3) |
+//! | [`frame`] | a process: sending (M2), receiving (M4), its own checkpoints (M5), rollbacks (M3) |
 //! | `order` | the order of a process's deliveries, as the process knows it (M1, M4) |
+//! | `reporting` | exchanging this order with the event logger (M1 to M3, M5, M6) |
 //! | `logger` | the event logger (M1, M3, M5, M6) |
 //! | [`logs`] | the logs of messages, and their collection |
-//! | `pairs` | resuming channels after a failure |
-//! | `solo`, `group` | taking, keeping and restoring the checkpoints of a process |
+//! | [`Pairs`] | resuming channels after a failure |
+//! | `group` | keeping and restoring the checkpoints of a process |
 
 mod logger;
 mod order;
-mod rank;
+mod reporting;
 
-use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
-use faultline_core::{
-    Footprint, Gauges, Host, ImageName, Input, LifeStart, MessageId, Payload, ProcessId, Promise, Promises,
-    Protocol, ProtocolTypes, Role, Scope, Time,
-};
+use faultline_core::{ImageName, ProcessId, Promise, Scope};
 use serde::{Deserialize, Serialize};
 
-use crate::machines::group::{self, View};
-use crate::machines::logs::{self, Head, Logging, Settled};
-use crate::machines::{ChannelReport, LoggingOptions, rules};
+use crate::frame::{self, LoggingProtocol, logging_protocol};
+use crate::machines::{ChannelReport, LoggingOptions, Pairs, logs, rules};
 use logger::Logger;
-use rank::Rank;
+use reporting::ReportedOrder;
 
 /// Parameters of pessimistic logging.
 pub type Config = LoggingOptions<Defects>;
@@ -156,10 +150,9 @@ pub enum Recalled {
     },
 }
 
-/// Messages between processes.
+/// Messages between a process and the event logger.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Control {
-    // Between a process and the event logger.
+pub enum LoggerMessage {
     /// From a process: its new deliveries (M1).
     Log {
         /// Number of the first delivery.
@@ -191,121 +184,46 @@ pub enum Control {
         /// Number of the first delivery to repeat.
         first: u64,
     },
-    /// From the event logger: the answer to [`Control::Recall`].
+    /// From the event logger: the answer to [`LoggerMessage::Recall`].
     Recalled(Recalled),
-
-    /// The sender's committed checkpoint contains this part of the shared channels (R8).
-    Settled(Settled),
-    /// The state of the shared channels, after a failure (S3).
-    ChannelReport(ChannelReport),
-    /// A message of the sub-machine that keeps and restores checkpoints.
-    Group(group::GroupMessage),
 }
 
-impl From<group::GroupMessage> for Control {
-    fn from(message: group::GroupMessage) -> Control {
-        Control::Group(message)
-    }
-}
-
-impl From<Settled> for Control {
-    fn from(settled: Settled) -> Control {
-        Control::Settled(settled)
-    }
-}
-
-impl From<ChannelReport> for Control {
-    fn from(report: ChannelReport) -> Control {
-        Control::ChannelReport(report)
-    }
-}
+/// Messages between processes.
+pub type Control = frame::Control<ChannelReport, LoggerMessage>;
 
 /// The stamp of every message. A message's number within its channel is part of the message's identity.
 pub type Stamp = logs::Stamp<()>;
 
-/// Messages that the application sent and that wait until the deliveries before them are stable.
-pub type Unsent = VecDeque<(MessageId, Payload)>;
-
-/// One process under pessimistic logging.
-#[derive(Clone, Debug)]
-pub struct PessimisticLogging(Process);
-
-#[derive(Clone, Debug)]
-enum Process {
-    Rank(Box<Rank>),
-    Logger(Box<Logger>),
-    Server(Box<group::Server<PessimisticLogging>>),
+logging_protocol! {
+    /// One process under pessimistic logging.
+    PessimisticLogging, (), ()
 }
 
-impl ProtocolTypes for PessimisticLogging {
-    type Control = Control;
-    type Head = Head;
-    type Saved = logs::Saved<(), Unsent>;
+impl LoggingProtocol for PessimisticLogging {
+    const SCOPE: Scope = Scope::Process;
+    const PROMISES: &'static [Promise] = &[Promise::RepeatedOrder];
+    type Defects = Defects;
+    type Channels = Pairs;
+    type Deliveries = ReportedOrder;
+    type OrderMessage = LoggerMessage;
+    type Extra = Logger;
 
-    fn add_to(head: &Head, saved: &Self::Saved, footprint: &mut Footprint) {
-        saved.add_to(head, footprint);
-    }
-}
-
-impl Logging for PessimisticLogging {
-    type Tag = ();
-    /// Messages that were waiting for the deliveries before them to become stable.
-    type Own = Unsent;
-}
-
-impl Protocol for PessimisticLogging {
-    type Config = Config;
-    type Stamp = Stamp;
-    const FIFO: bool = true;
-    const REPEATS: bool = true;
-
-    fn promises(_: &Config) -> Promises {
-        logs::promises(Scope::Process).with(&[Promise::RepeatedOrder])
-    }
-
-    fn extra_processes(config: &Config) -> Vec<Role> {
-        core::iter::once(Role::EVENT_LOGGER).chain(config.placement.server()).collect()
-    }
-
-    fn start(start: LifeStart<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
-        let LifeStart { me, boot, membership, config, .. } = start.clone();
-        let role = membership.member(me).role;
-        let (placement, view) = (config.placement, View::new(Scope::Process, None, membership));
-        let copies_first = !config.defects.has(Defect::ReadyBeforeCopies);
-        let rules = group::Rules { copies_first, ..group::Rules::ALL };
-        let membership = group::GroupParameters { me, boot, view, placement, rules };
-        PessimisticLogging(match role {
-            Role::RANK => Process::Rank(Box::new(Rank::start(membership, config, now, host))),
-            Role::EVENT_LOGGER => Process::Logger(Box::new(Logger::start(start, host))),
-            _ => Process::Server(Box::new(group::Server::new(membership, config.retry_every, host))),
-        })
-    }
-
-    fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>) {
-        match &mut self.0 {
-            Process::Rank(rank) => rank.handle(input, now, host),
-            Process::Logger(logger) => logger.handle(input, host),
-            Process::Server(server) => match input {
-                Input::Control { from, message: Control::Group(message) } => {
-                    server.handle_message(from, message, host)
-                }
-                other => server.handle(other, now, host),
-            },
-        }
-    }
-
-    fn next_deadline(&self) -> Option<Time> {
-        match &self.0 {
-            Process::Rank(rank) => rank.next_deadline(),
-            Process::Logger(_) => None,
-            Process::Server(server) => server.next_deadline(),
-        }
-    }
-
-    fn gauges(&self) -> Gauges {
-        match &self.0 {
-            Process::Rank(rank) => rank.gauges(),
-            Process::Logger(_) | Process::Server(_) => Gauges::default(),
-        }
+    fn rules(defects: Defects) -> frame::Rules {
+        let obeys = |rule| defects.obeys(rule);
+        let is_unchanged = |mutation| !defects.has(mutation);
+        let mut rules = frame::Rules::ALL;
+        rules.group.copies_first = is_unchanged(Defect::ReadyBeforeCopies);
+        rules.rank.drops_duplicates = obeys(Rule::SuppressesRepeated);
+        rules.rank.saves_actions = is_unchanged(Defect::UnsentOutsideCheckpoint);
+        rules.rank.collects_at_checkpoint = obeys(Rule::CollectsAtCheckpoint);
+        rules.logs.suppresses = obeys(Rule::SuppressesRepeated);
+        rules.logs.saves_log = obeys(Rule::SavesLog);
+        rules.logs.logs_suppressed = obeys(Rule::LogsSuppressed);
+        rules.logs.drops_older = is_unchanged(Defect::OlderSettledCounts);
+        rules.draining.requires.own = is_unchanged(Defect::CommitsBeforeDurable);
+        rules.pairs.waits = obeys(Rule::MeetsFirst);
+        rules.pairs.drops_older = obeys(Rule::DropsOlderMeeting);
+        rules.pairs.tells_new_peers = is_unchanged(Defect::PeersFailureIgnored);
+        rules
     }
 }

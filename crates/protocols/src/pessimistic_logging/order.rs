@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use faultline_core::MessageId;
 
 use super::{Defect, Defects, Determinant, Rule};
+use crate::frame::Decision;
 
 /// A process's knowledge of the order of its deliveries. Deliveries are numbered from 0, across all channels.
 #[derive(Clone, Debug, Default)]
@@ -25,17 +26,6 @@ pub(super) struct DeliveryOrder {
     /// Whether this process rolled back and has yet to repeat actions that need no further message.
     is_behind: bool,
     rules: Defects,
-}
-
-/// How to treat a message that has arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Decision {
-    /// Deliver the message; the delivery is new.
-    New,
-    /// Deliver the message; this is the next delivery to repeat.
-    Repeated,
-    /// Keep the message; other deliveries must be repeated first.
-    Later,
 }
 
 impl DeliveryOrder {

@@ -10,27 +10,16 @@
 //!
 //! | part | purpose |
 //! | --- | --- |
-//! | `rank` | a process that runs the application: sending and receiving (S1, R5), checkpoints (R7), rollbacks |
+//! | [`frame`] | a process: sending and receiving (S1, R5), checkpoints of the cluster (R7), rollbacks |
 //! | [`logs`] | the logs of the messages to other clusters, and their collection (R8, R15) |
-//! | `pairs` | resuming channels after a failure (S3 to S5) |
-//! | `coordinator`, `draining` | a checkpoint of the cluster (R7) |
+//! | [`Pairs`] | resuming channels after a failure (S3 to S5) |
+//! | `coordinator`, `draining` | both sides of a checkpoint of the cluster (R7) |
 //! | `group` | keeping checkpoints, and restoring the newest complete one of a failed cluster |
 
-mod rank;
+use faultline_core::{Promise, Scope};
 
-use alloc::boxed::Box;
-use alloc::sync::Arc;
-use alloc::vec::Vec;
-
-use faultline_core::{
-    Footprint, Gauges, Host, Input, LifeStart, Promises, Protocol, ProtocolTypes, Role, Scope, Time,
-};
-use serde::{Deserialize, Serialize};
-
-use crate::machines::group::{self, View};
-use crate::machines::logs::{self, Head, Logging, Settled};
-use crate::machines::{ChannelReport, Checkpoint, InTransit, LoggingOptions, rules};
-use rank::Rank;
+use crate::frame::{self, AsTheyArrive, LoggingProtocol, Never, logging_protocol};
+use crate::machines::{ChannelReport, LoggingOptions, Pairs, logs, rules};
 
 /// Parameters of SPBC.
 pub type Config = LoggingOptions<Defects>;
@@ -92,140 +81,50 @@ rules! {
 }
 
 /// Messages between processes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Control {
-    // Checkpoints, inside a cluster (R7).
-    /// From the coordinator: freeze, and save the state.
-    Request(Checkpoint),
-    /// From a member: its state is saved. Carries the number of messages that it had sent to each member.
-    Saved {
-        /// The checkpoint in progress.
-        checkpoint: Checkpoint,
-        /// Number of messages sent, by receiver.
-        sent: Arc<[(faultline_core::ProcessId, u64)]>,
-    },
-    /// From the coordinator: how many messages from the cluster belong to the receiver's part.
-    Drain {
-        /// The checkpoint in progress.
-        checkpoint: Checkpoint,
-        /// Number of messages.
-        expected: u64,
-    },
-    /// From a member: its part is durable, locally and at its holders.
-    Drained(Checkpoint),
-    /// From the coordinator: all parts are durable, and the checkpoint is committed.
-    Commit(Checkpoint),
-
-    /// The sender's committed checkpoint contains this part of the shared channels (R8).
-    Settled(Settled),
-    /// The state of the shared channels, after a failure (S3).
-    ChannelReport(ChannelReport),
-    /// A message of the sub-machine that keeps and restores checkpoints.
-    Group(group::GroupMessage),
-}
-
-impl From<group::GroupMessage> for Control {
-    fn from(message: group::GroupMessage) -> Control {
-        Control::Group(message)
-    }
-}
-
-impl From<Settled> for Control {
-    fn from(settled: Settled) -> Control {
-        Control::Settled(settled)
-    }
-}
-
-impl From<ChannelReport> for Control {
-    fn from(report: ChannelReport) -> Control {
-        Control::ChannelReport(report)
-    }
-}
+pub type Control = frame::Control<ChannelReport>;
 
 /// The stamp of every message. A message's number within its channel is part of the message's identity (S1).
 pub type Stamp = logs::Stamp<()>;
 
-/// One process under SPBC.
-#[derive(Clone, Debug)]
-pub struct Spbc(Process);
-
-#[derive(Clone, Debug)]
-enum Process {
-    Rank(Box<Rank>),
-    Server(Box<group::Server<Spbc>>),
+logging_protocol! {
+    /// One process under SPBC.
+    Spbc, (), ()
 }
 
-impl ProtocolTypes for Spbc {
-    type Control = Control;
-    type Head = Head;
-    type Saved = logs::Saved<(), InTransit>;
+impl LoggingProtocol for Spbc {
+    const SCOPE: Scope = Scope::Cluster;
+    const PROMISES: &'static [Promise] = &[];
+    type Defects = Defects;
+    type Channels = Pairs;
+    type Deliveries = AsTheyArrive;
+    type OrderMessage = Never;
+    type Extra = Never;
 
-    fn add_to(head: &Head, saved: &Self::Saved, footprint: &mut Footprint) {
-        saved.add_to(head, footprint);
-        footprint.add_vec(&saved.own);
-    }
-}
-
-impl Logging for Spbc {
-    type Tag = ();
-    /// Messages from this process's cluster that were in transit.
-    type Own = InTransit;
-}
-
-impl Protocol for Spbc {
-    type Config = Config;
-    type Stamp = Stamp;
-    const FIFO: bool = true;
-    const REPEATS: bool = true;
-
-    fn promises(_: &Config) -> Promises {
-        logs::promises(Scope::Cluster)
-    }
-
-    fn extra_processes(config: &Config) -> Vec<Role> {
-        config.placement.server().into_iter().collect()
-    }
-
-    fn start(start: LifeStart<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
-        let LifeStart { me, boot, membership, config, .. } = start;
-        let role = membership.member(me).role;
-        let placement = match config.defects.has(Defect::OneCopyTooFew) {
-            true => config.placement.one_fewer(),
-            false => config.placement,
-        };
-        let copies_first = !config.defects.has(Defect::ReadyBeforeCopies);
-        let rules = group::Rules { copies_first, ..group::Rules::ALL };
-        let view = View::new(Scope::Cluster, None, membership);
-        let membership = group::GroupParameters { me, boot, view, placement, rules };
-        Spbc(match role {
-            Role::RANK => Process::Rank(Box::new(Rank::start(membership, config, now, host))),
-            _ => Process::Server(Box::new(group::Server::new(membership, config.retry_every, host))),
-        })
-    }
-
-    fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>) {
-        match &mut self.0 {
-            Process::Rank(rank) => rank.handle(input, now, host),
-            Process::Server(server) => match input {
-                Input::Control { from, message: Control::Group(message) } => {
-                    server.handle_message(from, message, host)
-                }
-                other => server.handle(other, now, host),
-            },
-        }
-    }
-
-    fn next_deadline(&self) -> Option<Time> {
-        match &self.0 {
-            Process::Rank(rank) => rank.next_deadline(),
-            Process::Server(server) => server.next_deadline(),
-        }
-    }
-
-    fn gauges(&self) -> Gauges {
-        match &self.0 {
-            Process::Rank(rank) => rank.gauges(),
-            Process::Server(_) => Gauges::default(),
-        }
+    fn rules(defects: Defects) -> frame::Rules {
+        let obeys = |rule| defects.obeys(rule);
+        let is_unchanged = |mutation| !defects.has(mutation);
+        let mut rules = frame::Rules::ALL;
+        rules.omitted_replicas = u16::from(defects.has(Defect::OneCopyTooFew));
+        rules.group.copies_first = is_unchanged(Defect::ReadyBeforeCopies);
+        rules.rank.drops_undone = obeys(Rule::DropsOlderLives);
+        rules.rank.drops_lost = obeys(Rule::DropsOlderLives);
+        rules.rank.keeps_arrivals = is_unchanged(Defect::ArrivalsDroppedWhileRestoring);
+        rules.rank.sends_held = is_unchanged(Defect::UnsentDropped);
+        rules.rank.collects_at_checkpoint = obeys(Rule::CollectsAtCheckpoint);
+        rules.rank.awaits_all = is_unchanged(Defect::OneAnswerNotAwaited);
+        rules.logs.saves_log = obeys(Rule::SavesLog);
+        rules.logs.logs_suppressed = obeys(Rule::LogsSuppressed);
+        rules.logs.collects = is_unchanged(Defect::NeverCollects);
+        rules.logs.collects_exactly = is_unchanged(Defect::CollectsOneTooMany);
+        rules.logs.suppresses_last = is_unchanged(Defect::LastReceivedResent);
+        rules.logs.keeps_in_transit = is_unchanged(Defect::InTransitSentAgain);
+        rules.logs.drops_older = is_unchanged(Defect::OlderSettledCounts);
+        rules.draining.receives = is_unchanged(Defect::LateNotReceived);
+        rules.draining.requires.replicas = is_unchanged(Defect::CommitsBeforeCopies);
+        rules.pairs.waits = obeys(Rule::MeetsFirst);
+        rules.pairs.drops_older = obeys(Rule::DropsOlderMeeting);
+        rules.pairs.tells_new_peers = is_unchanged(Defect::PeersFailureIgnored);
+        rules.pairs.keeps_early = is_unchanged(Defect::EarlyMeetingHandled);
+        rules
     }
 }

@@ -73,7 +73,7 @@ fn levels_from_an_older_round_are_not_obeyed() {
             flight.to == p(1)
                 && matches!(
                     flight.control(),
-                    Some(Control::Round(RoundMessage::Level { epoch: 1, level: None }))
+                    Some(Control::Resume(RoundMessage::Level { epoch: 1, level: None }))
                 )
         };
         let level = federation.hold(last);
@@ -83,7 +83,7 @@ fn levels_from_an_older_round_are_not_obeyed() {
         assert_eq!(federation.received(p(0)), ["m1"], "m1 was re-sent in its phase");
         let begin = federation.hold(|flight| {
             flight.to == p(0)
-                && matches!(flight.control(), Some(Control::Round(RoundMessage::Begin { epoch: 2, .. })))
+                && matches!(flight.control(), Some(Control::Resume(RoundMessage::Begin { epoch: 2, .. })))
         });
         federation.crash(p(0), Kept);
         federation.settle();

@@ -102,7 +102,7 @@ fn under_spbc_a_channel_resumes_from_the_state_of_both_ends() {
 #[test]
 fn under_spbc_a_message_waits_until_both_ends_have_reported() {
     let mut federation = running::<Spbc>(&[1, 1], pairs(Default::default()));
-    let is_report = |it: &spbc::Control| matches!(it, spbc::Control::ChannelReport(_));
+    let is_report = |it: &spbc::Control| matches!(it, spbc::Control::Resume(_));
     let report = federation.hold(move |flight| flight.to == p(0) && flight.control().is_some_and(is_report));
     federation.fail(p(1));
     federation.exchange(p(0), p(1), "m");
@@ -158,9 +158,10 @@ fn under_full_logging_only_the_failed_process_rolls_back() {
 /// M2: a message waits until the deliveries before it are stable.
 #[test]
 fn under_pessimistic_logging_a_message_waits_for_the_deliveries_before_it() {
-    use pessimistic_logging::Control;
+    use pessimistic_logging::{Control, LoggerMessage};
     let mut federation = running::<PessimisticLogging>(&[1, 1], in_order(Default::default()));
-    let stable = federation.hold(|flight| matches!(flight.control(), Some(Control::Logged { .. })));
+    let stable = federation
+        .hold(|flight| matches!(flight.control(), Some(Control::Order(LoggerMessage::Logged { .. }))));
     federation.exchange(p(0), p(1), "question");
     federation.exchange(p(1), p(0), "answer");
     assert_eq!(federation.received(p(0)), [""; 0]);
@@ -242,7 +243,7 @@ fn under_full_logging_a_report_of_an_older_round_does_not_count() {
         let mut federation = running::<FullLogging>(&[1, 1], in_phases(defects));
         federation.let_output_survive();
         federation.exchange(p(0), p(1), "m");
-        let is_sync = |it: &Control| matches!(it, Control::Round(Message::Sync { epoch: 1, .. }));
+        let is_sync = |it: &Control| matches!(it, Control::Resume(Message::Sync { epoch: 1, .. }));
         let sync = federation.hold(move |flight| flight.to == p(0) && flight.control().is_some_and(is_sync));
         federation.fail(p(0));
         federation.kill(p(1), Kept);

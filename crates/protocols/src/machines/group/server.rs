@@ -42,7 +42,7 @@ impl<P: Grouped> Server<P> {
             Input::Read { name, image } => self.store.read(name, image.as_ref(), host).1,
             Input::Listed(images) => self.store.listed(images, &self.view, host),
             Input::Membership(membership) => {
-                self.view = View::new(self.view.scope(), None, membership);
+                self.view = self.view.after(membership);
                 for (from, message) in core::mem::take(&mut self.early) {
                     self.handle_message(from, message, host);
                 }

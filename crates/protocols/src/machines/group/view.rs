@@ -15,6 +15,8 @@ use faultline_core::{GroupId, Incarnation, Member, Membership, ProcessId, Role, 
 pub(crate) struct View {
     pub(crate) membership: Arc<Membership>,
     scope: Scope,
+    /// The role, outside the groups, whose failures the epoch counts.
+    counted: Option<Role>,
     /// Number of failures of each group's members, indexed by group.
     incarnations: Vec<Incarnation>,
     /// Number of failures of ranks and of processes of the counted role.
@@ -31,7 +33,12 @@ impl View {
         let of_ranks: u64 = incarnations.iter().map(|it| u64::from(it.0)).sum();
         let others = counted.into_iter().flat_map(|role| membership.with_role(role));
         let of_others: u64 = others.map(|it| u64::from(failures(membership.member(it)))).sum();
-        View { membership, scope, incarnations, epoch: of_ranks + of_others }
+        View { membership, scope, counted, incarnations, epoch: of_ranks + of_others }
+    }
+
+    /// Derives the numbers from a later membership.
+    pub(crate) fn after(&self, membership: Arc<Membership>) -> View {
+        View::new(self.scope, self.counted, membership)
     }
 
     pub(crate) fn scope(&self) -> Scope {

@@ -26,7 +26,7 @@ mod storage;
 #[cfg(test)]
 pub(super) mod tests;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use faultline_core::application::Wire;
@@ -45,15 +45,15 @@ pub use segments::{Head, LogSegmentNo};
 pub(crate) trait Logging:
     Protocol<
         Head = Head,
-        Saved = Saved<Self::Tag, Self::Own>,
+        Saved = Saved<Self::Tag, Self::State>,
         Stamp = Stamp<Self::Tag>,
         Control: From<GroupMessage> + From<Settled>,
     >
 {
     /// The data that a message carries in addition to its number. The sender's log keeps it as well.
     type Tag: Wire + Copy + Default;
-    /// The state that the protocol saves in addition to its channels.
-    type Own: Wire + Default;
+    /// The state that the protocol saves in order to resume channels.
+    type State: Wire + Default;
 }
 
 impl<P: Logging> Grouped for P {
@@ -83,18 +83,42 @@ impl<T: Wire> faultline_core::Stamp for Stamp<T> {
     }
 }
 
-/// The protocol's own state in a part of a checkpoint.
+/// The protocol's own state in a part of a checkpoint (R2).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Saved<T, O> {
+pub struct Saved<T, S> {
     /// Channels by peer.
     pub channels: BTreeMap<ProcessId, Channel<T>>,
     /// Number of messages that were collected before the state was saved, and that the process had not reported yet.
     pub collected: u32,
-    /// The rest of the protocol's state.
-    pub own: O,
+    /// The state that is needed to resume channels.
+    pub state: S,
+    /// Actions of the application that had not taken effect.
+    pub actions: VecDeque<AppAction>,
+    /// Messages from this process's group that were in transit.
+    pub late: Vec<Late<T>>,
 }
 
-impl<T, O> Saved<T, O> {
+/// An action of the application. Actions take effect in the order of the program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum AppAction {
+    /// The application sent a message.
+    Sent(MessageId, Payload),
+    /// The application consumed a message.
+    Consumed(MessageId),
+}
+
+/// A message that was in transit inside a group when the group took a checkpoint.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Late<T> {
+    /// Identity of the message.
+    pub id: MessageId,
+    /// The data that the message carries in addition to its number.
+    pub tag: T,
+    /// Content of the message.
+    pub payload: Payload,
+}
+
+impl<T, S> Saved<T, S> {
     /// Adds to `footprint` everything that a part of a checkpoint refers to.
     pub(crate) fn add_to(&self, head: &Head, footprint: &mut Footprint) {
         footprint.add_arc(&head.segments);
@@ -102,6 +126,7 @@ impl<T, O> Saved<T, O> {
         for channel in self.channels.values() {
             footprint.add_map(&channel.log);
         }
+        footprint.add_vec(&self.late);
     }
 }
 
@@ -341,6 +366,21 @@ impl<P: Logging> Logs<P> {
         }
     }
 
+    /// Passes a suppressed message to the network. Used only by a defect.
+    pub(crate) fn transmit_logged(
+        &self,
+        group: &Group<P>,
+        id: MessageId,
+        position: Position,
+        host: &mut dyn Host<P>,
+    ) {
+        let to = group.view.incarnation(group.view.group_of(id.to));
+        let logged = self.channels.get(&id.to).and_then(|it| it.log.get(&id.number));
+        if let Some(Logged { tag, content: Content::Here(payload) }) = logged {
+            host.transmit(id, Stamp { position, to, tag: *tag }, payload.clone());
+        }
+    }
+
     /// Returns the peers in other groups to which this process has sent a message, or whose channel was settled,
     /// resumed or restored.
     pub(crate) fn peers(&self) -> Vec<ProcessId> {
@@ -419,8 +459,9 @@ impl<P: Logging> Logs<P> {
     }
 
     /// Returns the channels for a checkpoint, with the rest of the protocol's state.
-    pub(crate) fn saved(&self, own: P::Own) -> Saved<P::Tag, P::Own> {
-        Saved { channels: self.channels.clone(), collected: self.collected, own }
+    pub(crate) fn saved(&self, state: P::State, actions: VecDeque<AppAction>) -> Saved<P::Tag, P::State> {
+        let (channels, collected) = (self.channels.clone(), self.collected);
+        Saved { channels, collected, state, actions, late: Vec::new() }
     }
 
     /// Installs the channels of a restored checkpoint. `collected` is the number of entries that were removed from its

@@ -54,7 +54,7 @@ impl ProtocolTypes for Talk {
 
 impl Logging for Talk {
     type Tag = ();
-    type Own = ();
+    type State = ();
 }
 
 impl Protocol for Talk {
@@ -181,10 +181,7 @@ impl Process {
     fn new() -> Process {
         let group = group();
         let host = Actions::default();
-        let (logs, pairs) = (
-            Logs::new(None, LogRules::ALL),
-            Pairs::new(PairRules { waits: true, drops_older: true, tells_new_peers: true }),
-        );
+        let (logs, pairs) = (Logs::new(None, LogRules::ALL), Pairs::new(PairRules::ALL));
         Process { group, logs, pairs, host }
     }
 
@@ -289,7 +286,7 @@ fn removed_messages_that_were_not_reported_are_reported_after_a_restore() {
     let mut process = Process::new();
     (0..3).for_each(|it| drop(process.send(it)));
     process.logs.settle(PEER, Covered { sent: 0, received: 2 });
-    let saved = process.logs.saved(());
+    let saved = process.logs.saved((), Default::default());
     assert_eq!(process.logs.take_collected(), 2);
     process.logs.restore(&process.group, saved.channels, saved.collected);
     assert_eq!(process.logs.take_collected(), 2);

@@ -19,25 +19,15 @@ mod rounds;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 
-use faultline_core::{GroupId, Membership, MembershipVersion, MessageId, Payload, ProcessId, Role, Scope};
+use faultline_core::{GroupId, MembershipVersion, MessageId, ProcessId};
 use serde::{Deserialize, Serialize};
 
-use super::group::View;
 use super::logs::Covered;
 pub(crate) use recovery_process::{RecoveryProcess, RecoveryRules};
 pub(crate) use rounds::{RoundRules, Rounds};
 
 /// The phase of a message or of a process.
 pub type Phase = u32;
-
-/// An action of the application that has not taken effect yet. Actions take effect in the order of the program.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum AppAction {
-    /// The application sent a message.
-    Sent(MessageId, Payload),
-    /// The application consumed a message.
-    Consumed(MessageId),
-}
 
 /// A received message whose send was undone by a rollback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,12 +84,6 @@ pub enum RoundMessage {
     },
 }
 
-/// Returns the view of a membership for a protocol with a recovery process. If `counts_replaced` is `true`,
-/// the failures of the recovery process also increase the round numbers (R1).
-pub(crate) fn view(scope: Scope, counts_replaced: bool, membership: Arc<Membership>) -> View {
-    View::new(scope, counts_replaced.then_some(Role::RECOVERY_PROCESS), membership)
-}
-
 /// The phase of a process, and those of the messages that it has received. Part of every checkpoint (R2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Phases {
@@ -125,11 +109,14 @@ pub(crate) struct PhaseRules {
     pub(crate) at_consumption: bool,
     /// A message from another group raises its receiver's phase above the phase that the message carries.
     pub(crate) counts_up: bool,
+    /// The phase is part of the checkpoint.
+    pub(crate) saves_phase: bool,
 }
 
 impl PhaseRules {
     /// All rules are obeyed.
-    pub(crate) const ALL: PhaseRules = PhaseRules { at_consumption: true, counts_up: true };
+    pub(crate) const ALL: PhaseRules =
+        PhaseRules { at_consumption: true, counts_up: true, saves_phase: true };
 }
 
 impl Default for Phases {

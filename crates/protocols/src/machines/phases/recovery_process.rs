@@ -7,10 +7,10 @@ use alloc::vec::Vec;
 
 use faultline_core::{
     Boot, Claim, ClusterId, GroupId, Host, Incarnation, Life, LifeStart, Membership, MessageId, PhaseClaim,
-    ProcessId, Protocol, Scope, To,
+    ProcessId, Protocol, To,
 };
 
-use super::{Orphan, Phase, RoundMessage, view};
+use super::{Orphan, Phase, RoundMessage};
 use crate::machines::group::View;
 
 #[derive(Clone, Debug)]
@@ -67,17 +67,16 @@ struct Round {
 }
 
 impl RecoveryProcess {
-    /// Begins a life of the recovery process for groups of this scope.
+    /// Begins a life of the recovery process. The view counts the failures of this process if they begin new rounds.
     pub(crate) fn start<P, C>(
         start: &LifeStart<C>,
-        scope: Scope,
+        view: View,
         rules: RecoveryRules,
         host: &mut dyn Host<P>,
     ) -> RecoveryProcess
     where
         P: Protocol<Control: From<RoundMessage>>,
     {
-        let view = view(scope, rules.replaced_begins, start.membership.clone());
         // A record that cannot be decoded counts as lost: more groups than necessary are then treated as failed.
         let recorded = start.record.as_ref().and_then(|bytes| postcard::from_bytes(bytes).ok());
         let nothing = view.incarnations().iter().map(|_| Incarnation(0)).collect();
@@ -98,7 +97,7 @@ impl RecoveryProcess {
     where
         P: Protocol<Control: From<RoundMessage>>,
     {
-        self.view = view(self.view.scope(), self.rules.replaced_begins, membership);
+        self.view = self.view.after(membership);
         self.maybe_begin(host);
     }
 
@@ -222,7 +221,7 @@ impl RecoveryProcess {
 /// The tests use the messages of full logging: each process is a group of its own.
 #[cfg(test)]
 mod tests {
-    use faultline_core::FactKinds;
+    use faultline_core::{FactKinds, Role, Scope};
 
     use super::*;
     use crate::full_logging::{Control, FullLogging};
@@ -243,6 +242,7 @@ mod tests {
                 (_, Some(_)) => Boot::Restarted,
                 (_, None) => Boot::Replaced,
             };
+            let view = View::new(Scope::Process, Some(Role::RECOVERY_PROCESS), membership(ranks, life));
             let start = LifeStart {
                 me: ProcessId(3),
                 life: Life(life),
@@ -254,7 +254,7 @@ mod tests {
                 facts: FactKinds::ALL,
             };
             let mut host = RecordingHost::default();
-            let this = RecoveryProcess::start(&start, Scope::Process, RecoveryRules::ALL, &mut host);
+            let this = RecoveryProcess::start(&start, view, RecoveryRules::ALL, &mut host);
             Process { this, host }
         }
 
@@ -289,7 +289,7 @@ mod tests {
             for action in self.host.take() {
                 match action {
                     // All ranks are told the same.
-                    HostAction::Say(To::Cluster(ClusterId(0)), Control::Round(message)) => {
+                    HostAction::Say(To::Cluster(ClusterId(0)), Control::Resume(message)) => {
                         told.push(match message {
                             RoundMessage::Begin { epoch, failed, .. } => {
                                 Told::Begin(epoch, failed.iter().map(|it| it.0).collect())

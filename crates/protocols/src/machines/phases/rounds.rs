@@ -255,9 +255,9 @@ impl Rounds {
 /// The tests use the messages of full logging: each process is a group of its own.
 #[cfg(test)]
 mod tests {
-    use faultline_core::{Boot, Incarnation, Payload, Position, Scope};
+    use faultline_core::{Boot, Incarnation, Payload, Position, Role, Scope};
 
-    use super::super::{PhaseRules, view};
+    use super::super::PhaseRules;
     use super::*;
     use crate::full_logging::{Control, FullLogging};
     use crate::machines::group::{GroupParameters, Rules};
@@ -282,7 +282,8 @@ mod tests {
 
     /// Returns a group of one process, in a federation whose ranks are in these lives.
     fn group(lives: [u32; 3]) -> Group<FullLogging> {
-        let view = view(Scope::Process, true, membership(&lives.map(Some), 1));
+        let membership = membership(&lives.map(Some), 1);
+        let view = View::new(Scope::Process, Some(Role::RECOVERY_PROCESS), membership);
         let placement = Placement { replicas: 1, to: ReplicateTo::OtherCluster };
         let parameters = GroupParameters { me: ME, boot: Boot::Fresh, view, placement, rules: Rules::ALL };
         Group::new(parameters, &mut RecordingHost::default())

@@ -1,13 +1,7 @@
-//! Parameters of HydEE, its rules, and the known defects that tests can enable.
+//! The rules of HydEE, and the known defects that tests can enable.
 
-use crate::machines::group::Rules;
-use crate::machines::logs::LogRules;
-use crate::machines::phases::{PhaseRules, RecoveryRules, RoundRules};
-use crate::machines::{DrainRules, LoggingOptions, Requires, rules};
-use crate::placement::Placement;
-
-/// Parameters of HydEE.
-pub type Config = LoggingOptions<Defects>;
+use crate::frame;
+use crate::machines::rules;
 
 rules! {
     /// No message that the receiver already has is re-sent, not even the last one (R3).
@@ -155,96 +149,60 @@ rules! {
     InTransitSentAgain,
 }
 
-/// The rules that the sub-machines follow.
-impl Config {
-    fn obeys(&self, rule: Rule) -> bool {
-        self.defects.obeys(rule)
-    }
-
-    fn is_unchanged(&self, mutation: Defect) -> bool {
-        !self.defects.has(mutation)
-    }
-
-    /// Returns the placement of replicas, as changed by defects.
-    pub(super) fn copies(&self) -> Placement {
-        let Placement { replicas, to } = self.placement;
-        let replicas = match replicas {
-            _ if self.defects.has(Defect::NoCopies) => 0,
-            replicas if self.defects.has(Defect::OneCopyTooFew) => replicas.saturating_sub(1),
-            replicas => replicas,
-        };
-        Placement { replicas, to }
-    }
-
-    pub(super) fn group_rules(&self) -> Rules {
-        Rules {
-            companions_first: self.obeys(Rule::SegmentsFirst),
-            keeps_companions: self.obeys(Rule::KeepsSegments),
-            confirms_durable: self.is_unchanged(Defect::StoredOnArrival),
-            repeats_writes: self.is_unchanged(Defect::FailedWritesForgotten),
-            removes_older: self.is_unchanged(Defect::OlderPartsKept),
-            answers_after_writes: self.is_unchanged(Defect::InquiryAnsweredEarly),
-            asks_holders: self.is_unchanged(Defect::HoldersNotAsked),
-            restores_newest: self.is_unchanged(Defect::OldestRestored),
-            copies_first: self.is_unchanged(Defect::ReadyBeforeCopies),
-            resumes_complete: self.is_unchanged(Defect::ResumesWithoutMembers),
-            ignores_older: self.is_unchanged(Defect::OlderRestoresCount),
-        }
-    }
-
-    pub(super) fn log_rules(&self) -> LogRules {
-        LogRules {
-            suppresses: true,
-            suppresses_last: self.obeys(Rule::SuppressesLast),
-            logs_suppressed: self.obeys(Rule::LogsSuppressed),
-            saves_log: self.obeys(Rule::SavesLog),
-            collects: self.is_unchanged(Defect::NeverCollects),
-            collects_exactly: self.is_unchanged(Defect::CollectsOneTooMany),
-            spills_durable: self.obeys(Rule::SpillsDurable),
-            sends_spilled: self.obeys(Rule::SendsSpilled),
-            keeps_in_transit: self.is_unchanged(Defect::InTransitSentAgain),
-            drops_older: true,
-            is_sound: self.defects.is_empty(),
-        }
-    }
-
-    pub(super) fn drain_rules(&self) -> DrainRules {
-        DrainRules {
-            drains: self.obeys(Rule::Drains),
-            waits: self.obeys(Rule::Drains) && self.obeys(Rule::WaitsForLate),
-            requires: Requires {
-                own: self.is_unchanged(Defect::CommitsBeforeDurable),
-                replicas: self.is_unchanged(Defect::CommitsBeforeCopies),
-            },
-            is_sound: self.defects.is_empty(),
-        }
-    }
-
-    pub(super) fn phase_rules(&self) -> PhaseRules {
-        PhaseRules {
-            at_consumption: self.obeys(Rule::FoldsAtConsumption),
-            counts_up: self.is_unchanged(Defect::PhaseOneTooLow),
-        }
-    }
-
-    pub(super) fn round_rules(&self) -> RoundRules {
-        RoundRules {
-            waits_for_phase: self.obeys(Rule::WaitsForPhase),
-            failed_answer: self.obeys(Rule::FailedAnswer),
-            sends_restored_log: self.obeys(Rule::SendsRestoredLog),
-            drops_older_sync: self.obeys(Rule::DropsOlderSync),
-            drops_older_levels: self.obeys(Rule::DropsOlderLevels),
-            reports_all: self.is_unchanged(Defect::FirstOrphanMissed),
-        }
-    }
-
-    pub(super) fn recovery_rules(&self) -> RecoveryRules {
-        RecoveryRules {
-            counts_messages: self.obeys(Rule::CountsMessages),
-            announces_first: self.obeys(Rule::AnnouncesFirst),
-            covers_open_rounds: self.obeys(Rule::CoversOpenRounds),
-            replaced_begins: self.obeys(Rule::ReplacedBeginsRound),
-            waits_for_reports: self.obeys(Rule::WaitsForReports),
-        }
-    }
+/// Returns the rules of the frame that are obeyed with these defects.
+pub(super) fn rules(defects: Defects) -> frame::Rules {
+    let obeys = |rule| defects.obeys(rule);
+    let is_unchanged = |mutation| !defects.has(mutation);
+    let mut rules = frame::Rules::ALL;
+    rules.omitted_replicas = match defects.has(Defect::NoCopies) {
+        true => u16::MAX,
+        false => u16::from(defects.has(Defect::OneCopyTooFew)),
+    };
+    rules.group.companions_first = obeys(Rule::SegmentsFirst);
+    rules.group.keeps_companions = obeys(Rule::KeepsSegments);
+    rules.group.confirms_durable = is_unchanged(Defect::StoredOnArrival);
+    rules.group.repeats_writes = is_unchanged(Defect::FailedWritesForgotten);
+    rules.group.removes_older = is_unchanged(Defect::OlderPartsKept);
+    rules.group.answers_after_writes = is_unchanged(Defect::InquiryAnsweredEarly);
+    rules.group.asks_holders = is_unchanged(Defect::HoldersNotAsked);
+    rules.group.restores_newest = is_unchanged(Defect::OldestRestored);
+    rules.group.copies_first = is_unchanged(Defect::ReadyBeforeCopies);
+    rules.group.resumes_complete = is_unchanged(Defect::ResumesWithoutMembers);
+    rules.group.ignores_older = is_unchanged(Defect::OlderRestoresCount);
+    rules.rank.drops_undone = obeys(Rule::DropsOlderLives);
+    rules.rank.drops_lost = obeys(Rule::DropsOlderLives);
+    rules.rank.drops_duplicates = obeys(Rule::DropsDuplicates);
+    rules.rank.keeps_arrivals = is_unchanged(Defect::ArrivalsDroppedWhileRestoring);
+    rules.rank.withholds_suppressed = is_unchanged(Defect::SuppressedAndSent);
+    rules.rank.collects_at_checkpoint = obeys(Rule::CollectsAtCheckpoint);
+    rules.rank.collects_after_commit = obeys(Rule::CollectsAfterCommit);
+    rules.rank.restarts_timer = is_unchanged(Defect::TimerNotRestarted);
+    rules.rank.spaces_checkpoints = is_unchanged(Defect::CheckpointsTwiceAsOften);
+    rules.logs.suppresses_last = obeys(Rule::SuppressesLast);
+    rules.logs.logs_suppressed = obeys(Rule::LogsSuppressed);
+    rules.logs.saves_log = obeys(Rule::SavesLog);
+    rules.logs.collects = is_unchanged(Defect::NeverCollects);
+    rules.logs.collects_exactly = is_unchanged(Defect::CollectsOneTooMany);
+    rules.logs.spills_durable = obeys(Rule::SpillsDurable);
+    rules.logs.sends_spilled = obeys(Rule::SendsSpilled);
+    rules.logs.keeps_in_transit = is_unchanged(Defect::InTransitSentAgain);
+    rules.draining.drains = obeys(Rule::Drains);
+    rules.draining.waits = obeys(Rule::Drains) && obeys(Rule::WaitsForLate);
+    rules.draining.receives = is_unchanged(Defect::LateNotReceived);
+    rules.draining.requires.own = is_unchanged(Defect::CommitsBeforeDurable);
+    rules.draining.requires.replicas = is_unchanged(Defect::CommitsBeforeCopies);
+    rules.phases.at_consumption = obeys(Rule::FoldsAtConsumption);
+    rules.phases.counts_up = is_unchanged(Defect::PhaseOneTooLow);
+    rules.rounds.waits_for_phase = obeys(Rule::WaitsForPhase);
+    rules.rounds.failed_answer = obeys(Rule::FailedAnswer);
+    rules.rounds.sends_restored_log = obeys(Rule::SendsRestoredLog);
+    rules.rounds.drops_older_sync = obeys(Rule::DropsOlderSync);
+    rules.rounds.drops_older_levels = obeys(Rule::DropsOlderLevels);
+    rules.rounds.reports_all = is_unchanged(Defect::FirstOrphanMissed);
+    rules.recovery.counts_messages = obeys(Rule::CountsMessages);
+    rules.recovery.announces_first = obeys(Rule::AnnouncesFirst);
+    rules.recovery.covers_open_rounds = obeys(Rule::CoversOpenRounds);
+    rules.recovery.replaced_begins = obeys(Rule::ReplacedBeginsRound);
+    rules.recovery.waits_for_reports = obeys(Rule::WaitsForReports);
+    rules
 }
