@@ -64,8 +64,17 @@ pub fn abort_on_panic() {
     let before = take_hook();
     set_hook(Box::new(move |info| {
         before(info);
+        end_if_violated();
         std::process::abort();
     }));
+}
+
+/// If a hook handles a panic in the code of a process that nothing can catch, ends the program with the exit status for a
+/// violated property. Otherwise, the program would be aborted.
+pub fn end_if_violated() {
+    if cfg!(panic = "abort") && HANDLING.get().is_some() {
+        std::process::exit(1);
+    }
 }
 
 /// Returns whether [`caught`] will return the panic that a hook is handling.

@@ -12,7 +12,7 @@ use std::sync::{Mutex, Once, PoisonError};
 use faultline_catalog::defect;
 use faultline_checker::Verdict;
 use faultline_fuzz::{ProtocolName, Scenario, Shares, run, seed_under_way, stop_when};
-use faultline_session::panics::is_caught;
+use faultline_session::panics::{end_if_violated, is_caught};
 use faultline_trace::shell_word;
 use miette::miette;
 use serde::Serialize;
@@ -121,6 +121,7 @@ fn print_seed_on_panic(options: impl Fn(u64) -> Option<String> + Send + 'static)
                      repeat the search"
                 )),
             }
+            end_if_violated();
         }));
     });
 }
