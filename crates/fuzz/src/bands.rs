@@ -80,16 +80,15 @@ impl Shares {
     pub fn inconclusive(&self) -> Vec<String> {
         let mut inconclusive = Vec::new();
         for protocol in self.outcomes.keys().filter(|it| band(it).is_none()) {
-            inconclusive.extend(self.excess(
-                protocol,
-                self.without_verdict(protocol),
-                MOST_UNKNOWN,
-                |most| {
-                    format!(
-                        "have no verdict, but at most {most} % may lack one; the coverage lists the reasons"
-                    )
-                },
-            ));
+            // A property of its own judges whether a run was unrecoverable. A protocol that keeps no replicas has many.
+            let unjudged =
+                self.without_verdict(protocol).saturating_sub(self.ended(protocol, "unrecoverable"));
+            inconclusive.extend(self.excess(protocol, unjudged, MOST_UNKNOWN, |most| {
+                format!(
+                    "have no verdict although they were recoverable, but at most {most} % may lack one; the coverage \
+                     lists the reasons"
+                )
+            }));
             inconclusive.extend(self.excess(protocol, self.ended(protocol, INTERRUPTED), 0.0, |_| {
                 "reached the limit of events before they ended".to_owned()
             }));
@@ -171,6 +170,9 @@ mod tests {
         assert_eq!(unknown("bcs", 460, 1000).inconclusive(), [""; 0]);
         let told = unknown("bcs", 700, 1000).inconclusive();
         assert!(told.len() == 1 && told[0].contains("700 of 1000 runs of bcs have no verdict"), "{told:?}");
+        let mut unrecoverable = shares("bcs", "unrecoverable", 650, 1000);
+        unrecoverable.unknown.insert("bcs".into(), 700);
+        assert_eq!(unrecoverable.inconclusive(), [""; 0], "a protocol may keep no replicas");
     }
 
     #[test]

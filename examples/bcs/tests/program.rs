@@ -60,9 +60,13 @@ fn a_panic_is_a_violation_on_real_processes() {
     let text = text.replace("custom: { name: bcs,", "custom: { name: bcs, defect: deliversWhileHeld,");
     fs::write(place.path().join("panics.yaml"), text).unwrap();
     for backend in ["local", "simulate"] {
-        let said = run(&place, &[1], &["run", "panics.yaml", "--backend", backend, "--out", backend]);
-        assert!(said.contains("FAIL") && said.contains(" panicked at "), "{said}");
-        let checked = run(&place, &[1], &["check", backend]);
+        // On real processes, whether a message arrives while the application is held depends on their timing.
+        let panics = (0..20).map(|attempt| format!("{backend}-{attempt}")).find(|out| {
+            let said = run(&place, &[0, 1, 3], &["run", "panics.yaml", "--backend", backend, "--out", out]);
+            said.contains("FAIL") && said.contains(" panicked at ")
+        });
+        let out = panics.expect("one of the runs panics");
+        let checked = run(&place, &[1], &["check", &out]);
         assert!(checked.contains(" while it handled ") && checked.contains(".rs:"), "{checked}");
     }
 }
