@@ -45,11 +45,13 @@ fn unstripped(own: &BTreeMap<&str, &str>, programs: &[&str]) -> Problems {
 }
 
 /// Returns a problem for each setting of a section that differs between the workspace and the examples. The examples
-/// may omit packages that they do not use.
+/// may omit packages that they do not use, and their panics unwind.
 fn different(section: &str, own: &str, examples: &str, used: &BTreeSet<&str>) -> Problems {
     let (own, examples) = (settings(own, section), settings(examples, section));
     let names: BTreeSet<&str> = own.keys().chain(examples.keys()).copied().collect();
-    let is_omitted = |name: &str| section.ends_with(".package]") && !used.contains(name.trim_matches('"'));
+    let is_omitted = |name: &str| {
+        name == "panic" || section.ends_with(".package]") && !used.contains(name.trim_matches('"'))
+    };
     let differs = |name: &&str| match examples.get(*name) {
         None => *name == "\"*\"" || !is_omitted(name),
         here => own.get(*name) != here,
