@@ -7,7 +7,7 @@
 //! Nothing is known about a protocol from another crate. If most of its runs have no verdict, or if some reach the limit
 //! of events, the search says too little about the protocol to pass.
 
-use crate::coverage::{INTERRUPTED, Shares};
+use crate::coverage::{INTERRUPTED, Shares, UNRECOVERABLE};
 use crate::scenario::ProtocolName;
 
 /// The largest known shares, as percentages of the runs of a protocol.
@@ -59,7 +59,7 @@ impl Shares {
             let Some(band) = band(protocol) else { continue };
             let limits = [
                 ("deadline", band.deadline),
-                ("unrecoverable", band.unrecoverable),
+                (UNRECOVERABLE, band.unrecoverable),
                 ("livelock", band.livelock),
                 (INTERRUPTED, 0.0),
             ];
@@ -81,8 +81,7 @@ impl Shares {
         let mut inconclusive = Vec::new();
         for protocol in self.outcomes.keys().filter(|it| band(it).is_none()) {
             // A property of its own judges whether a run was unrecoverable. A protocol that keeps no replicas has many.
-            let unjudged =
-                self.without_verdict(protocol).saturating_sub(self.ended(protocol, "unrecoverable"));
+            let unjudged = self.without_verdict(protocol).saturating_sub(self.ended(protocol, UNRECOVERABLE));
             inconclusive.extend(self.excess(protocol, unjudged, MOST_UNKNOWN, |most| {
                 format!(
                     "have no verdict although they were recoverable, but at most {most} % may lack one; the coverage \

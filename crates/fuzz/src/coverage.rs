@@ -45,6 +45,8 @@ pub type CoverageName = Cow<'static, str>;
 
 /// The outcome of a run that reached the limit of events.
 pub(crate) const INTERRUPTED: &str = "interrupted";
+/// The outcome of a run in which all replicas of a part were lost.
+pub(crate) const UNRECOVERABLE: &str = "unrecoverable";
 /// The outcome of a run that reached the memory limit of the program.
 const OUT_OF_MEMORY: &str = "out of memory";
 
@@ -203,7 +205,7 @@ impl Observed {
                 Some(Outcome::Deadline) if recurs(&trial.judgement) => "livelock",
                 Some(Outcome::Deadline) => "deadline",
                 Some(Outcome::Interrupted) | None => INTERRUPTED,
-                Some(Outcome::Unrecoverable { .. }) => "unrecoverable",
+                Some(Outcome::Unrecoverable { .. }) => UNRECOVERABLE,
                 Some(Outcome::NotRepeated { .. }) => "not repeated",
                 Some(Outcome::Panicked(_)) => "panicked",
                 Some(Outcome::Stalled { .. }) => "stalled",

@@ -39,9 +39,8 @@ impl Interface {
 pub struct DelayLine<T> {
     properties: LinkProperties,
     cut: bool,
-    /// Departure time of the newest packet. Packets added later do not leave before it.
-    newest: Time,
-    /// Departure time of the newest packet that was added before the last change of the properties.
+    /// Departure time of the newest packet that was added before the last change of the properties. Packets added later
+    /// do not leave before it.
     newest_before_change: Time,
     /// Departure time of the newest of the packets added since then, if those before them did not hold it back.
     newest_since_change: Time,
@@ -58,7 +57,6 @@ impl<T> DelayLine<T> {
         DelayLine {
             properties,
             cut: false,
-            newest: Time::ZERO,
             newest_before_change: Time::ZERO,
             newest_since_change: Time::ZERO,
             queue: VecDeque::new(),
@@ -73,9 +71,9 @@ impl<T> DelayLine<T> {
         let propagation = self.propagation();
         let due = out + self.retransmissions() + propagation;
         self.newest_since_change = self.newest_since_change.max(due);
-        self.newest = self.newest.max(due);
-        self.queue.push_back((self.newest, packet));
-        self.newest
+        let newest = self.newest();
+        self.queue.push_back((newest, packet));
+        newest
     }
 
     /// Returns the time at which the packet that was added last would arrive if the link had this latency, with the
@@ -109,7 +107,7 @@ impl<T> DelayLine<T> {
     pub fn set(&mut self, properties: LinkProperties) {
         if properties != self.properties {
             self.properties = properties;
-            (self.newest_before_change, self.newest_since_change) = (self.newest, Time::ZERO);
+            (self.newest_before_change, self.newest_since_change) = (self.newest(), Time::ZERO);
         }
     }
 
@@ -126,8 +124,7 @@ impl<T> DelayLine<T> {
     /// Drops the packets in transit, because one end of the link no longer exists.
     pub fn clear(&mut self) {
         self.queue.clear();
-        (self.newest, self.newest_before_change, self.newest_since_change) =
-            (Time::ZERO, Time::ZERO, Time::ZERO);
+        (self.newest_before_change, self.newest_since_change) = (Time::ZERO, Time::ZERO);
     }
 
     /// Returns the number of packets in transit.
@@ -138,6 +135,11 @@ impl<T> DelayLine<T> {
     /// Returns whether no packet is in transit.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
+    }
+
+    /// Returns the departure time of the newest packet.
+    fn newest(&self) -> Time {
+        self.newest_before_change.max(self.newest_since_change)
     }
 
     fn propagation(&mut self) -> Span {

@@ -82,7 +82,7 @@ pub fn is_caught() -> bool {
     cfg!(panic = "unwind") && IS_GUARDED.get() && HANDLING.get().is_some()
 }
 
-/// Calls `report`, instead of printing the panic, for every panic in the code of a process that nothing catches.
+/// Calls `report` for each uncaught panic in the code of a process, instead of printing the panic.
 pub fn on_panic(report: fn(&Panic)) {
     let _ = REPORT.set(report);
     install();
