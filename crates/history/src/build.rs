@@ -676,7 +676,8 @@ impl<'a> Builder<'a> {
             Some(Outcome::Completed) => true,
             Some(Outcome::Deadline) => context.settled_after.is_some_and(|quiet| {
                 let since = self.last_movement.max(self.history.last_disturbance());
-                context.end.since(since) >= quiet
+                let transit = self.history.transit_time(since) + self.history.slowest_link();
+                context.end.since(since) >= quiet.max(transit)
             }),
             _ => false,
         };

@@ -42,6 +42,7 @@ mod supervision;
 mod tasks;
 #[cfg(debug_assertions)]
 pub mod testing;
+mod transit;
 
 pub use account::{Account, account};
 pub use activity::Activity;

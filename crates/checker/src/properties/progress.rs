@@ -19,7 +19,7 @@ use faultline_core::fault::Outcome;
 use faultline_core::{Claim, Fact, Life, ProcessId, Span, Time};
 
 use super::departures;
-use super::stalled::{self, transfer_time};
+use super::stalled;
 use crate::finding::{Breach, Findings, Round};
 use crate::judgement::Property;
 use faultline_history::{Claimed, Group, GroupId, History};
@@ -40,14 +40,16 @@ fn settles(history: &History<'_>, finding: &mut Findings) {
     if !context.common_clock || !is_ended {
         return;
     }
-    let slowest = context.links.iter().map(|it| it.requested.latency + it.requested.jitter).max();
+    // If a storage has yet to complete a write, a checkpoint or a recovery may wait for it.
+    let Some(slowest_write) = history.slowest_write() else { return };
     let calm = history.calm_since();
-    let bound =
-        LEAST + slowest.unwrap_or_default() * 100 + transfer_time(history, refilled_bytes(history, calm));
+    let fixed = LEAST + history.slowest_link() * 100 + slowest_write * stalled::TIMES;
+    let refill = history.transfer_time(refilled_bytes(history, calm));
+    let bound = fixed + refill;
     if context.end.since(calm) < bound {
         return;
     }
-    let judge = Judge { history, bound, since: calm, begun: begun(history) };
+    let judge = Judge { history, fixed, refill, bound, since: calm, begun: begun(history) };
     // Other processes wait for a failed process that is due to return, so its fault is not over.
     let gone = history.supervision.gone(&context.clusters);
     let is_awaited = |&it: &ProcessId| !judge.is_present(it) && !gone.contains(&it) && !history.has_left(it);
@@ -63,7 +65,7 @@ fn settles(history: &History<'_>, finding: &mut Findings) {
     }
     finding.instances += 1;
     judge.movement(finding);
-    stalled::check(history, calm, bound, finding);
+    stalled::check(history, calm, judge.limit(calm), finding);
 }
 
 /// Returns the size in bytes of all parts that processes saved after `since` although they had saved them before: after a
@@ -124,6 +126,11 @@ fn begun(history: &History<'_>) -> BTreeMap<ProcessId, Rounds> {
 
 struct Judge<'a> {
     history: &'a History<'a>,
+    /// The part of all limits that does not depend on what is transferred.
+    fixed: Span,
+    /// The time to transfer the parts that were saved again after the last fault.
+    refill: Span,
+    /// The limit for all recoveries together.
     bound: Span,
     /// The time at which the last fault ended.
     since: Time,
@@ -138,8 +145,9 @@ impl Judge<'_> {
             && !self.history.has_left(process)
     }
 
-    fn is_overdue(&self, begun: Time) -> bool {
-        self.history.context.end.since(begun.max(self.since)) >= self.bound
+    /// Returns the limit for what began at this time.
+    fn limit(&self, since: Time) -> Span {
+        self.fixed + self.refill.max(self.history.transit_time(since))
     }
 
     fn rollbacks(&self, number: GroupId, group: &Group<'_>, finding: &mut Findings) {
@@ -159,8 +167,10 @@ impl Judge<'_> {
             let Some(rounds) = self.begun.get(&member) else { continue };
             for (begun, round) in [(rounds.recovery, Round::Recovery), (rounds.checkpoint, Round::Checkpoint)]
             {
-                if begun.is_some_and(|it| self.is_overdue(it)) {
-                    finding.violated([], Breach::RoundNotEnded { process: member, round, bound: self.bound });
+                let Some(since) = begun.map(|it| it.max(self.since)) else { continue };
+                let bound = self.limit(since);
+                if self.history.context.end.since(since) >= bound {
+                    finding.violated([], Breach::RoundNotEnded { process: member, round, bound });
                 }
             }
         }
@@ -179,8 +189,10 @@ impl Judge<'_> {
         times.sort_unstable();
         let Some(&last) = times.last() else { return };
         let pause = times.windows(2).map(|it| it[1].since(it[0])).max().unwrap_or_default();
-        let still = self.history.context.end.since(last.max(self.since));
-        if still >= (self.bound + self.history.context.longest_task).max(pause * 10) {
+        let since = last.max(self.since);
+        let still = self.history.context.end.since(since);
+        let limit = self.limit(since) + self.history.context.longest_task;
+        if still >= limit.max(pause * 10) {
             finding.violated([], Breach::NoProgress { still });
         }
     }
@@ -192,7 +204,7 @@ mod tests {
     use crate::testing::planned::Partitions;
     use crate::testing::{Run, check_alone};
     use faultline_core::fault::LinkProperties;
-    use faultline_core::{ClusterId, Promise};
+    use faultline_core::{ClusterId, Promise, Witness};
     use faultline_trace::manifest::LinkEntry;
 
     /// A run of two clusters that exceeded its deadline after a minute, and in which p0 failed at the start.
@@ -287,7 +299,11 @@ mod tests {
                 saved.2 = bytes;
                 saved.0.sn.0 += u32::from(is_new);
             }
-            (0..times).for_each(|_| run.state(holder, save.clone()));
+            let Fact::Saved(saved) = &save else { unreachable!("it is one") };
+            for _ in 0..times {
+                run.state(holder, save.clone());
+                run.durable(holder, saved.0);
+            }
             run.restore(0, 1, Some((0, 1)));
             move_on(&mut run, 38);
             wrong(&run)
@@ -299,6 +315,18 @@ mod tests {
         assert!(is_late(wrong_with(0, 15_000_000, true, 1)), "a new part is not transferred");
         assert!(is_late(wrong_with(1, 15_000_000, false, 1)), "a first replica does not replace a lost one");
         assert_eq!(wrong_with(1, 15_000_000, false, 2), None, "the holder has lost its replica");
+    }
+
+    #[test]
+    fn a_recovery_may_wait_for_a_write_to_storage() {
+        let mut run = run();
+        move_on(&mut run, 58);
+        assert!(matches!(wrong(&run), Some(Breach::RoundNotEnded { .. })));
+        let part = run.image(0, 0, 9);
+        run.state(0, Fact::Saved(Box::new((part, Witness::default(), 1))));
+        assert_eq!(wrong(&run), None, "the write has yet to complete");
+        run.durable(0, part);
+        assert!(matches!(wrong(&run), Some(Breach::RoundNotEnded { .. })));
     }
 
     #[test]

@@ -163,6 +163,28 @@ fn a_run_that_exceeds_its_deadline_is_unknown() {
 }
 
 #[test]
+fn messages_in_transit_on_a_slow_link_are_neither_lost_nor_stalled() {
+    let place = TestDirectory::new();
+    let federation = |bandwidth: &str, message: &str, protocol: &str, deadline: &str| {
+        format!(
+            "apiVersion: faultline.dev/v1alpha1\nkind: Federation\nmetadata: {{ name: slow }}\nspec:\n  \
+             clusters: [{{ name: lyon, nodes: 2 }}, {{ name: delft, nodes: 2 }}]\n  \
+             links: {{ between: {{ latency: 5ms, bandwidth: {bandwidth} }} }}\n  protocol: {protocol}\n  \
+             application: {{ synthetic: {{ message: {message}, state: 1kB, traffic: {{ exact: {{ duration: 1m, \
+             messages: [{{ from: lyon, to: lyon, count: 20 }}, {{ from: lyon, to: delft, count: 20 }}] }} }} }} }}\n  \
+             deadline: {deadline}\n"
+        )
+    };
+    let protected = "{ hc3i: { checkpointEvery: 30m, collectEvery: 2h, replicateTo: sameCluster } }";
+    for text in [federation("10kB", "10MB", "{ none: {} }", "3m"), federation("1B", "10kB", protected, "70m")]
+    {
+        place.write("slow.yaml", &text);
+        let run = place.faultline(["run", "slow.yaml", "--backend", "simulate", "-q"]).assert();
+        run.code(3).stdout(contains("UNKNOWN").and(contains("deadline")));
+    }
+}
+
+#[test]
 fn an_irreparable_loss_is_unrecoverable_by_design_and_names_the_holders() {
     let place = TestDirectory::new();
     let sample =

@@ -1,0 +1,85 @@
+//! The time that links and storage need for data that may still be in transit at the end of a run.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use faultline_core::fault::{Fault, StorageFault};
+use faultline_core::{Fact, ImageName, ProcessId, Span, Time};
+
+use crate::history::History;
+use crate::messages::Message;
+
+impl History<'_> {
+    /// Returns the time that the slowest link takes for this many bytes; zero if no link has a limited bandwidth.
+    pub fn transfer_time(&self, bytes: u128) -> Span {
+        let links = self.context.links.iter().map(|it| it.requested.bandwidth).filter(|it| *it > 0);
+        let Some(slowest) = links.min() else { return Span::ZERO };
+        let nanos = bytes.saturating_mul(1_000_000_000) / u128::from(slowest);
+        Span(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// Returns an upper bound on the time that the slowest link takes for everything that may still be in transit: the
+    /// messages whose delivery does not survive, and all parts of checkpoints saved since the first of these was sent or
+    /// since `calm`, whichever is earlier.
+    pub fn transit_time(&self, calm: Time) -> Span {
+        let is_delivered = |it: &Message| it.delivered().iter().any(|&at| self.survives(at));
+        let (mut since, mut bytes) = (calm, 0u128);
+        for sent in self.messages.iter().filter(|it| !is_delivered(it)).filter_map(|it| it.sent().first()) {
+            since = since.min(self.time(sent));
+            if let Fact::Sent { bytes: length, .. } = self.fact(sent) {
+                bytes += u128::from(*length);
+            }
+        }
+        let parts = self.witnessed.iter().filter(|it| it.part.is_some() && self.time(it.at) >= since);
+        bytes += parts.map(|it| u128::from(it.bytes)).sum::<u128>();
+        self.transfer_time(bytes)
+    }
+    /// Returns the delay of the slowest link.
+    pub fn slowest_link(&self) -> Span {
+        self.context
+            .links
+            .iter()
+            .map(|it| it.requested.latency + it.requested.jitter)
+            .max()
+            .unwrap_or_default()
+    }
+
+    /// Returns the longest time that a storage took for a write; `None` if a storage has yet to complete one at the end
+    /// of the run. Writes that may have failed because a storage was full do not count.
+    pub fn slowest_write(&self) -> Option<Span> {
+        let full = |it: &&(_, &Fault, _, _)| matches!(it.1, Fault::Storage { how: StorageFault::Full, .. });
+        let full: BTreeSet<ProcessId> = self
+            .supervision
+            .injected
+            .iter()
+            .filter(full)
+            .filter_map(|it| match it.1 {
+                Fault::Storage { process, .. } => Some(*process),
+                _ => None,
+            })
+            .collect();
+        let mut slowest = Span::ZERO;
+        for (&(process, life), stream) in &self.trace.streams {
+            let mut begun: BTreeMap<ImageName, Time> = BTreeMap::new();
+            for (at, fact) in stream {
+                match fact {
+                    Fact::Saved(saved) => drop(begun.insert(saved.0, *at)),
+                    Fact::Durable(name) => {
+                        // Storage operations are performed in order.
+                        let Some(since) = begun.remove(name) else { continue };
+                        begun.retain(|_, it| *it > since);
+                        slowest = slowest.max(at.since(since));
+                    }
+                    Fact::Removed(name) => drop(begun.remove(name)),
+                    _ => {}
+                }
+            }
+            let is_present = self.supervision.newest_life(process) == Some(life)
+                && self.supervision.end_of(process, life).is_none()
+                && !self.has_left(process);
+            if is_present && !begun.is_empty() && !full.contains(&process) {
+                return None;
+            }
+        }
+        Some(slowest)
+    }
+}
