@@ -187,9 +187,13 @@ pub trait Host<P: Protocol>: Machine<P> {
     fn deliver(&mut self, id: MessageId, payload: Payload);
     /// Reports that a message is dropped, because a rollback of its sender undid the send.
     fn drop_stale(&mut self, id: MessageId);
-    /// Holds the application: until [`Host::release`], it receives no messages and starts no jobs.
+    /// Stops the application because of a failure: until [`Host::release`], it receives no messages and starts no jobs.
+    /// The work that the rollback undoes ends here, so the composite reports [`Fact::Held`](crate::Fact::Held), once for
+    /// each time that the application stops.
     fn hold(&mut self);
-    /// Lets the application continue after [`Host::hold`], a snapshot or a restore.
+    /// Holds the application until a send may take effect. Unlike [`Host::hold`], this is part of its work.
+    fn wait(&mut self);
+    /// Lets the application continue after [`Host::hold`], [`Host::wait`], a snapshot or a restore.
     fn release(&mut self);
     /// Holds the application, and answers with [`Input::Snapshot`] once every send has been passed to the protocol
     /// and no job holds the state.

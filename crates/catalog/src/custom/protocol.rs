@@ -290,6 +290,10 @@ impl<P: Protocol> Host<P> for HostOf<'_, P> {
         self.0.hold();
     }
 
+    fn wait(&mut self) {
+        self.0.wait();
+    }
+
     fn release(&mut self) {
         self.0.release();
     }

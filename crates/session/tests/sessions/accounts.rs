@@ -1,0 +1,46 @@
+//! Where the time of a whole run went.
+
+use faultline_core::Span;
+use faultline_report::Timeline;
+use faultline_session::{Session, Simulator, UnjudgedRecording};
+
+/// The processes of each cluster compute for 300 s each, and save their state while a computation runs.
+const TEXT: &str = "
+apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: { name: accounts }
+spec:
+  clusters: [{ name: a, nodes: 2 }, { name: b, nodes: 2 }]
+  links: { within: { preset: san }, between: { latency: 1ms, bandwidth: 10Gbit } }
+  storage: { kind: disk, writeBandwidth: 32MB, latency: 1ms }
+  protocol: { coordinated: { checkpointEvery: 20s, replicas: 0 } }
+  application: { heat: { steps: 300, stepTime: 1s, feedbackEvery: 1, state: 64MiB } }
+  failures: { detectAfter: 2s, restartAfter: 4s }
+  faults: [{ at: 50.3s, crash: { cluster: a } }, { at: 170.8s, crash: { cluster: b } }]
+  deadline: 1h
+  simulator: { exitNotice: never }
+";
+
+fn recorded(text: &str) -> UnjudgedRecording {
+    let federation =
+        faultline_api::parse("accounts.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{it}"));
+    Session::new(&federation).seed(1).simulate(&mut Simulator::new(&mut ())).unwrap()
+}
+
+#[test]
+fn a_survivor_loses_no_work_after_it_learned_of_the_failure() {
+    let recording = recorded(TEXT);
+    let timeline = Timeline::new(&recording.trace, &recording.manifest);
+    assert_eq!(timeline.rollbacks.len(), 4, "each failure affects both clusters");
+    let mut survived = 0;
+    for rollback in &timeline.rollbacks {
+        let failure = timeline.failures.iter().rfind(|it| it.at < rollback.ended).expect("it failed before");
+        let informed = failure.detected.expect("the failure was detected") + Span::from_millis(2);
+        for (process, member) in rollback.members.iter().filter(|(it, _)| **it != failure.process) {
+            survived += 1;
+            let worked = informed.since(member.saved.expect("the state was saved"));
+            assert!(member.lost <= worked, "{process} lost {}, but worked for {worked}", member.lost);
+        }
+    }
+    assert_eq!(survived, 2 * 3);
+}
