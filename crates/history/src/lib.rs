@@ -44,7 +44,7 @@ mod tasks;
 pub mod testing;
 
 pub use account::{Account, account};
-pub use activity::Activity;
+pub use activity::{Activity, Fate};
 pub use context::Context;
 pub use contradiction::Contradiction;
 pub use faultline_core::GroupId;

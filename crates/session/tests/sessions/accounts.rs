@@ -1,7 +1,7 @@
 //! Where the time of a whole run went.
 
 use faultline_core::Span;
-use faultline_report::Timeline;
+use faultline_report::{DisplayNames, TimeByActivity, Timeline};
 use faultline_session::{Session, Simulator, UnjudgedRecording};
 
 /// The processes of each cluster compute for 300 s each, and save their state while a computation runs.
@@ -21,15 +21,15 @@ spec:
   simulator: { exitNotice: never }
 ";
 
-fn recorded(text: &str) -> UnjudgedRecording {
+fn recorded() -> UnjudgedRecording {
     let federation =
-        faultline_api::parse("accounts.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{it}"));
+        faultline_api::parse("accounts.yaml", TEXT.as_bytes()).unwrap_or_else(|it| panic!("{it}"));
     Session::new(&federation).seed(1).simulate(&mut Simulator::new(&mut ())).unwrap()
 }
 
 #[test]
 fn a_survivor_loses_no_work_after_it_learned_of_the_failure() {
-    let recording = recorded(TEXT);
+    let recording = recorded();
     let timeline = Timeline::new(&recording.trace, &recording.manifest);
     assert_eq!(timeline.rollbacks.len(), 4, "each failure affects both clusters");
     let mut survived = 0;
@@ -43,4 +43,19 @@ fn a_survivor_loses_no_work_after_it_learned_of_the_failure() {
         }
     }
     assert_eq!(survived, 2 * 3);
+}
+
+/// A computation shares the fate of its end, although the process saves its state while it computes.
+#[test]
+fn surviving_computations_last_as_long_as_without_failures() {
+    let recording = recorded();
+    let timeline = Timeline::new(&recording.trace, &recording.manifest);
+    let names = DisplayNames::new(&recording.manifest);
+    for cluster in names.clusters() {
+        let time = TimeByActivity::of(cluster, &timeline, &recording.trace, &names);
+        assert!(
+            (time.working_seconds - 600.0).abs() < 1e-6,
+            "two processes compute for 300 s each: {time:?}"
+        );
+    }
 }
