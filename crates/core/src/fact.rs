@@ -109,8 +109,7 @@ pub enum Fact {
     Consumed(MessageId),
     /// The protocol dropped a message that was undone by a rollback of its sender.
     DroppedStale(MessageId),
-    /// The process handed an image to its storage. The number is the size of the image's application state in
-    /// bytes.
+    /// The process handed an image to its storage. The number is the image's [length](crate::Image::len) in bytes.
     Saved(Box<(ImageName, Witness, u64)>),
     /// The process's storage reported that an image is durable. The image may belong to another process.
     Durable(ImageName),

@@ -210,6 +210,10 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
     fn add_to(head: &P::Head, saved: &P::Saved, footprint: &mut Footprint) {
         P::add_to(head, saved, footprint);
     }
+
+    fn saved_len(saved: &P::Saved) -> u64 {
+        P::saved_len(saved)
+    }
 }
 
 impl<P: Protocol, A: Application> Node<P, A> {
@@ -496,7 +500,7 @@ impl<P: Protocol, A: Application> Machine<P> for NodeHost<'_, P, A> {
     fn persist(&mut self, image: Arc<Image<P::Head, P::Saved>>) {
         if image.name.is_part() {
             self.fact(FactKind::Saved, || {
-                Fact::Saved(Box::new((image.name, image.snapshot.witness, image.snapshot.len())))
+                Fact::Saved(Box::new((image.name, image.snapshot.witness, image.len(P::saved_len))))
             });
         }
         self.out.push(Action::Persist(image));

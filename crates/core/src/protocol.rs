@@ -33,6 +33,11 @@ pub trait ProtocolTypes: Sized + Clone + Debug {
     /// Adds to the footprint the values to which the head and the saved state of an image refer. The head and the saved
     /// state themselves have already been added.
     fn add_to(_head: &Self::Head, _saved: &Self::Saved, _footprint: &mut Footprint) {}
+    /// Returns the length of the messages in the protocol's part of a saved state, in bytes. Networks and storage
+    /// charge it in addition to the application's state; everything else in that part is small.
+    fn saved_len(_saved: &Self::Saved) -> u64 {
+        0
+    }
 }
 
 /// A rollback-recovery protocol for programs that send messages. Each process has one instance, which acts on its
