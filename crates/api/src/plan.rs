@@ -1,8 +1,8 @@
 //! Expansion of a federation's faults from a seed: a pure function that every backend uses.
 //!
 //! Faults are numbered in the order of the list. The faults drawn for an `mtbf` entry replace that entry, in
-//! chronological order. Each entry has its own random stream, so that changing one entry does not shift the draws of
-//! another.
+//! chronological order. Each entry has its own random stream, which its place in the list numbers unless the entry states
+//! a number. Changing or leaving out one entry therefore does not shift the draws of another.
 //!
 //! Random choices:
 //! * times between failures: from the entry's distribution, one after another until the deadline;
@@ -55,7 +55,7 @@ pub(crate) fn faults_of<'a>(
     let fault = &spec.faults[entry];
     let [(_, trigger)] = fault.triggers()[..] else { panic!("a valid fault has one trigger") };
     let [(_, action)] = fault.actions()[..] else { panic!("a valid fault has one action") };
-    let mut draw = Draw { spec, links: spec.links(), names, rng: stream(seed, entry) };
+    let mut draw = Draw { spec, links: spec.links(), names, rng: stream(spec, seed, entry) };
     draw.triggers(trigger).into_iter().map(move |trigger| (trigger, draw.fault(action)))
 }
 
@@ -71,13 +71,14 @@ pub(crate) fn times_of(
     entry: usize,
     mtbf: &Mtbf,
 ) -> impl Iterator<Item = Time> {
-    times(Between::new(mtbf), spec.deadline(), stream(seed, entry))
+    times(Between::new(mtbf), spec.deadline(), stream(spec, seed, entry))
 }
 
 /// Returns the random stream of an entry.
-fn stream(seed: u64, entry: usize) -> ChaCha8Rng {
+fn stream(spec: &FederationSpec, seed: u64, entry: usize) -> ChaCha8Rng {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    rng.set_stream(FIRST_STREAM + entry as u64);
+    let number = spec.faults[entry].stream.map_or(entry as u64, u64::from);
+    rng.set_stream(FIRST_STREAM + number);
     rng
 }
 

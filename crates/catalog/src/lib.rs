@@ -45,7 +45,8 @@ use protocol::defects;
 pub use rederive::{Rederived, rederive};
 pub use tasks::{TasksSetup, TasksVisitor, check_memory, with_tasks};
 
-/// The default of `simulator.leastWorkLeft`: the percentage of the work that must remain for a fault to take effect.
+/// The default of `simulator.leastWorkLeft`: the percentage of the work that must remain for a fault to take effect, unless
+/// faults are drawn from a distribution.
 const LEAST_WORK_LEFT_PERCENT: u8 = 20;
 /// Minimum time within which processes must start and links must have been measured, however short the deadline is.
 const START_WITHIN: Span = Span::from_secs(60);
@@ -270,7 +271,7 @@ impl<N: Hosted> Setup<N> {
                 plan: plan_among(federation, &names, seed),
                 least_work_left_percent: simulator
                     .least_work_left
-                    .map_or(LEAST_WORK_LEFT_PERCENT, |it| it.min(100) as u8),
+                    .map_or_else(|| least_work_left(spec), |it| it.min(100) as u8),
                 defects: Default::default(),
             },
             process: Arc::new(process),
@@ -280,6 +281,13 @@ impl<N: Hosted> Setup<N> {
             seed,
         }
     }
+}
+
+/// Returns the default of `simulator.leastWorkLeft`. A limit would suppress the last of the drawn faults, so that there
+/// would be fewer than the distribution states.
+fn least_work_left(spec: &FederationSpec) -> u8 {
+    let are_drawn = spec.faults.iter().any(|it| it.mtbf.is_some());
+    if are_drawn { 0 } else { LEAST_WORK_LEFT_PERCENT }
 }
 
 /// Returns an error with the problems of a federation that does not pass [`validate()`].

@@ -30,11 +30,14 @@ impl<N: Hosted> Setup<N> {
 fn costs(storage: &Storage, simulator: &Simulator) -> StorageCosts {
     let usual = match storage.kind {
         StorageKind::Disk => StorageCosts::default(),
-        StorageKind::Memory => StorageCosts { latency: Span::ZERO, bandwidth: 0, fsync: Span::ZERO },
+        StorageKind::Memory => {
+            StorageCosts { latency: Span::ZERO, write_bandwidth: 0, read_bandwidth: 0, fsync: Span::ZERO }
+        }
     };
     StorageCosts {
         latency: storage.latency.map_or(usual.latency, |it| it.0),
-        bandwidth: storage.write_bandwidth.map_or(usual.bandwidth, Bandwidth::bytes_per_second),
+        write_bandwidth: storage.write_bandwidth.map_or(usual.write_bandwidth, Bandwidth::bytes_per_second),
+        read_bandwidth: storage.read_bandwidth().map_or(usual.read_bandwidth, Bandwidth::bytes_per_second),
         fsync: simulator.sync.map_or(usual.fsync, |it| it.0),
     }
 }

@@ -245,6 +245,10 @@ impl<const FIFO: bool> Process for Probe<FIFO> {
         }
     }
 
+    fn saved_len(saved: &Vec<u8>) -> u64 {
+        saved.len() as u64
+    }
+
     fn next_deadline(&self) -> Option<Time> {
         self.remaining_steps.last().map(|&index| self.due(index))
     }
@@ -404,6 +408,20 @@ impl<const FIFO: bool> Probe<FIFO> {
         } else {
             let id = MessageId { from: self.me, to, incarnation: Incarnation(self.life.0), number };
             Packet::Application { id, stamp, payload: Payload::from_slice(&filler) }
+        }
+    }
+
+    /// Returns an image of which the application's state and the protocol's part have these lengths in bytes.
+    pub fn image_of(state: u32, saved: u32) -> Image<Head, Vec<u8>> {
+        Image {
+            name: name(ProcessId(0), Life(1), 1),
+            head: Arc::new(Head(state)),
+            saved: Arc::new(pattern(1, saved)),
+            snapshot: Snapshot {
+                witness: Witness::default(),
+                channels: Arc::new([]),
+                application: Arc::new([Chunk::Virtual(state.into())]),
+            },
         }
     }
 

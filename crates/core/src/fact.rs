@@ -109,11 +109,13 @@ pub enum Fact {
     Consumed(MessageId),
     /// The protocol dropped a message that was undone by a rollback of its sender.
     DroppedStale(MessageId),
-    /// The process handed an image to its storage. The number is the size of the image's application state in
-    /// bytes.
+    /// The process handed an image to its storage. The number is the image's [length](crate::Image::len) in bytes.
     Saved(Box<(ImageName, Witness, u64)>),
     /// The process's storage reported that an image is durable. The image may belong to another process.
     Durable(ImageName),
+    /// The protocol stopped the application, because a rollback is to follow
+    /// ([`Host::hold`](crate::Host::hold)).
+    Held,
     /// Under this incarnation, the application's state was replaced with the state in an image, or with the
     /// initial state if there is no image.
     Restored(Box<(Option<ImageName>, Incarnation, Witness)>),
@@ -288,6 +290,7 @@ kinds! {
         Saved
         Durable
         Removed
+        Held
         Restored
         Finished
         Computed
@@ -358,6 +361,7 @@ impl Fact {
             Fact::Saved(_) => FactKind::Saved,
             Fact::Durable(_) => FactKind::Durable,
             Fact::Removed(_) => FactKind::Removed,
+            Fact::Held => FactKind::Held,
             Fact::Restored(_) => FactKind::Restored,
             Fact::Finished(_) => FactKind::Finished,
             Fact::Computed { .. } => FactKind::Computed,

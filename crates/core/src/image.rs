@@ -118,6 +118,13 @@ pub struct Image<H, V> {
 }
 
 impl<H, V> Image<H, V> {
+    /// Returns the number of bytes that networks and storage charge for the image: those of the application's state and
+    /// of the messages that the protocol saved with it, which `saved_len` counts
+    /// ([`Process::saved_len`](crate::Process::saved_len)).
+    pub fn len(&self, saved_len: impl FnOnce(&V) -> u64) -> u64 {
+        self.snapshot.len() + saved_len(&self.saved)
+    }
+
     /// Adds an image to a footprint. `add` adds the values to which its head and its saved state refer.
     pub fn add_to(self: &Arc<Self>, footprint: &mut Footprint, add: impl FnOnce(&H, &V, &mut Footprint)) {
         if !footprint.add_arc(self) {

@@ -79,6 +79,8 @@ struct NodeState<A: Application> {
     /// The kinds of facts that the driver accepts.
     taken: FactKinds,
     held: bool,
+    /// Whether [`Fact::Held`] has been reported since the application was last released or restored.
+    stopped: bool,
     snapshot_wanted: bool,
     rest_wanted: bool,
     /// Whether the protocol assumes that a re-execution sends the same messages.
@@ -141,6 +143,7 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
             unseen: VecDeque::new(),
             outbox: Outbox::default(),
             held: true,
+            stopped: false,
             snapshot_wanted: false,
             rest_wanted: false,
             repeats: P::repeats(&config.protocol),
@@ -206,6 +209,10 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
 
     fn add_to(head: &P::Head, saved: &P::Saved, footprint: &mut Footprint) {
         P::add_to(head, saved, footprint);
+    }
+
+    fn saved_len(saved: &P::Saved) -> u64 {
+        P::saved_len(saved)
     }
 }
 
@@ -424,10 +431,18 @@ impl<P: Protocol, A: Application> Host<P> for NodeHost<'_, P, A> {
 
     fn hold(&mut self) {
         self.state.held = true;
+        if !core::mem::replace(&mut self.state.stopped, true) {
+            self.fact(FactKind::Held, || Fact::Held);
+        }
+    }
+
+    fn wait(&mut self) {
+        self.state.held = true;
     }
 
     fn release(&mut self) {
         self.state.held = false;
+        self.state.stopped = false;
     }
 
     fn request_snapshot(&mut self) {
@@ -442,6 +457,7 @@ impl<P: Protocol, A: Application> Host<P> for NodeHost<'_, P, A> {
     fn restore(&mut self, from: Option<&Image<P::Head, P::Saved>>, incarnation: Incarnation) {
         let state = &mut *self.state;
         state.held = true;
+        state.stopped = false;
         state.snapshot_wanted = false;
         state.rest_wanted = false;
         let defects = state.defects;
@@ -484,7 +500,7 @@ impl<P: Protocol, A: Application> Machine<P> for NodeHost<'_, P, A> {
     fn persist(&mut self, image: Arc<Image<P::Head, P::Saved>>) {
         if image.name.is_part() {
             self.fact(FactKind::Saved, || {
-                Fact::Saved(Box::new((image.name, image.snapshot.witness, image.snapshot.len())))
+                Fact::Saved(Box::new((image.name, image.snapshot.witness, image.len(P::saved_len))))
             });
         }
         self.out.push(Action::Persist(image));

@@ -53,14 +53,14 @@ pub enum Packet<S, M, H, V> {
 }
 
 impl<S, M, H, V> Packet<S, M, H, V> {
-    /// Returns the number of bytes that an emulated link charges for the packet: a fixed header plus payload or
-    /// application state. Small fields of the protocol count as part of the header.
-    pub fn wire_len(&self) -> u64 {
+    /// Returns the number of bytes that an emulated link charges for the packet: a fixed header plus payload or the
+    /// [length](Image::len) of an image. Small fields of the protocol count as part of the header.
+    pub fn wire_len(&self, saved_len: impl FnOnce(&V) -> u64) -> u64 {
         const HEADER: u64 = 64;
         match self {
             Packet::Application { payload, .. } => HEADER + payload.len() as u64,
             Packet::Control(_) => HEADER,
-            Packet::Image(image) => HEADER + image.snapshot.len(),
+            Packet::Image(image) => HEADER + image.len(saved_len),
         }
     }
 }
@@ -224,6 +224,11 @@ pub trait Process: Sized {
     /// Adds to the footprint the values to which the head and the saved state of an image refer. The head and the saved
     /// state themselves have already been added.
     fn add_to(_head: &Self::Head, _saved: &Self::Saved, _footprint: &mut Footprint) {}
+    /// Returns the length of the messages in the protocol's part of a saved state, in bytes. Networks and storage
+    /// charge it in addition to the application's state; everything else in that part is small.
+    fn saved_len(_saved: &Self::Saved) -> u64 {
+        0
+    }
 }
 
 /// The queue to which a process appends its actions. Owned by the caller.

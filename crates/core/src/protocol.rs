@@ -33,6 +33,11 @@ pub trait ProtocolTypes: Sized + Clone + Debug {
     /// Adds to the footprint the values to which the head and the saved state of an image refer. The head and the saved
     /// state themselves have already been added.
     fn add_to(_head: &Self::Head, _saved: &Self::Saved, _footprint: &mut Footprint) {}
+    /// Returns the length of the messages in the protocol's part of a saved state, in bytes. Networks and storage
+    /// charge it in addition to the application's state; everything else in that part is small.
+    fn saved_len(_saved: &Self::Saved) -> u64 {
+        0
+    }
 }
 
 /// A rollback-recovery protocol for programs that send messages. Each process has one instance, which acts on its
@@ -187,9 +192,13 @@ pub trait Host<P: Protocol>: Machine<P> {
     fn deliver(&mut self, id: MessageId, payload: Payload);
     /// Reports that a message is dropped, because a rollback of its sender undid the send.
     fn drop_stale(&mut self, id: MessageId);
-    /// Holds the application: until [`Host::release`], it receives no messages and starts no jobs.
+    /// Stops the application because of a failure: until [`Host::release`], it receives no messages and starts no jobs.
+    /// The work that the rollback undoes ends here, so the composite reports [`Fact::Held`](crate::Fact::Held), once for
+    /// each time that the application stops.
     fn hold(&mut self);
-    /// Lets the application continue after [`Host::hold`], a snapshot or a restore.
+    /// Holds the application until a send may take effect. Unlike [`Host::hold`], this is part of its work.
+    fn wait(&mut self);
+    /// Lets the application continue after [`Host::hold`], [`Host::wait`], a snapshot or a restore.
     fn release(&mut self);
     /// Holds the application, and answers with [`Input::Snapshot`] once every send has been passed to the protocol
     /// and no job holds the state.

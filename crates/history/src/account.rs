@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::context::Context;
 use crate::groups::{Group, RestoredBy, Rollback};
 use crate::history::{History, Point};
-use crate::lost::{Return, Returns, Undone};
+use crate::lost::{self, Return, Returns, Undone};
 
 /// The cost of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -243,14 +243,13 @@ impl Undoing<'_> {
         if let (Some(failed), true) = (failed, history.context.common_clock) {
             return Some(self.rollback.restores().filter_map(resumed_at).max()?.since(failed));
         }
-        let stood_still = |restored: &RestoredBy| {
-            let first = history.claims.partition_point(|it| it.at.segment < restored.at.segment);
-            let claims = history.claims[first..].iter().take_while(|it| it.at < restored.at);
-            let mut rounds = claims.filter(|it| matches!(it.claim, Claim::RecoveryStarted { .. }));
-            rounds.next().map(|it| it.time)
+        let stopped = |restored: &RestoredBy| {
+            let RestoredBy { at, .. } = *restored;
+            let begin = history.segment(at.segment).begin as usize;
+            lost::stopped(&history.streams[at.segment.0 as usize][begin..at.fact as usize])
         };
         let survivors = self.rollback.restores().filter(|it| it.before.is_some());
-        survivors.filter_map(|it| Some(resumed_at(it)?.since(stood_still(it)?))).max()
+        survivors.filter_map(|it| Some(resumed_at(it)?.since(stopped(it)?))).max()
     }
 }
 

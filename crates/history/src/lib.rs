@@ -45,7 +45,7 @@ pub mod testing;
 mod transit;
 
 pub use account::{Account, account};
-pub use activity::Activity;
+pub use activity::{Activity, Fate};
 pub use context::Context;
 pub use contradiction::Contradiction;
 pub use faultline_core::GroupId;

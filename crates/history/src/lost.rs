@@ -2,7 +2,7 @@
 //! definition.
 //!
 //! The lost work of a process in a rollback is the time from the instant of the restored state, or from the start of
-//! the application if that is later, until the process paused for the recovery or failed. Everything that it did in
+//! the application if that is later, until the process stopped for the recovery or failed. Everything that it did in
 //! between was undone. Work that an earlier rollback had already undone does not count again, nor does the time during
 //! which the process was down. If the supervisor ended the process, the time of the failure is the time at which it did
 //! so. Otherwise, it is the time of the process's last fact, since nothing more precise is known. Time for which a
@@ -338,26 +338,26 @@ impl<'h, 'a> Returns<'h, 'a> {
         let failed_at = failed_at.filter(|it| it.is_ordered).map(|it| it.at);
         let last = instant(history.trace, process, upto);
         let ended = self
-            .stood(process, from, upto)
+            .stopped(process, from, upto)
             .unwrap_or_else(|| failed_at.map_or(last, |failed_at| failed_at.max(last)));
         let ended = ended.max(began);
         Undone { ended, stood: self.pauses.within(began, ended), ..undone }
     }
 
-    /// Returns the time at which a process first paused for a recovery within a stretch; `None` if it did not
-    /// pause.
-    fn stood(&self, process: ProcessId, from: FactPosition, upto: FactPosition) -> Option<Time> {
-        let history = self.history;
-        let own = history.processes[process.index()].segments.clone();
-        let first = history.claims.partition_point(|it| it.at.segment.0 < own.start);
-        let claims = history.claims[first..].iter().take_while(|it| it.at.segment.0 < own.end);
-        let mut rounds = claims.filter(|it| matches!(it.claim, Claim::RecoveryStarted { .. }));
-        let is_within = |at: Point| {
-            let segment = history.segment(at.segment);
-            segment.host == process && (from..upto).contains(&(segment.life, at.fact as usize))
-        };
-        rounds.find(|it| is_within(it.at)).map(|it| it.time)
+    /// Returns the time at which a process stopped for a recovery within a stretch; `None` if it did not.
+    fn stopped(&self, process: ProcessId, from: FactPosition, upto: FactPosition) -> Option<Time> {
+        let stream = stream(self.history.trace, process, from.0);
+        stopped(&stream[from.1.min(stream.len())..upto.1.min(stream.len())])
     }
+}
+
+/// Returns the time at which a process stopped for the recovery that followed these facts; `None` if it did not. A
+/// process that stops only a part of its work, one partition, reports instead that it enters a recovery round.
+pub(crate) fn stopped(facts: &[(Time, Fact)]) -> Option<Time> {
+    let enters =
+        |fact: &Fact| matches!(fact, Fact::Claim(it) if matches!(**it, Claim::RecoveryStarted { .. }));
+    let held = facts.iter().rfind(|(_, fact)| *fact == Fact::Held);
+    held.or_else(|| facts.iter().find(|(_, fact)| enters(fact))).map(|(at, _)| *at)
 }
 
 /// Returns the number of executions of tasks among these facts, and their total duration.
@@ -456,6 +456,19 @@ mod tests {
     #[test]
     fn a_survivor_loses_its_work_until_it_pauses() {
         assert_eq!(lost(&one_rollback()), [10]);
+    }
+
+    #[test]
+    fn a_survivor_loses_nothing_while_it_waits_for_the_failed_process() {
+        let mut run = Run::new(&[&[0]]);
+        run.commit_all(0, &[0]);
+        run.wait(Span(3));
+        run.state(0, Fact::Held);
+        run.wait(Span(50));
+        run.claim(0, Claim::RecoveryStarted { lives: 2, round: 0 });
+        run.wait(Span(1));
+        run.restore(0, 1, Some((0, 1)));
+        assert_eq!(lost(&run), [3]);
     }
 
     #[test]

@@ -47,6 +47,7 @@ pub fn run_options<N: Hosted>(begun: &PreparedRun<'_, N>) -> RunOptions {
                 StorageKind::Disk => StorageMedium::Disk,
             },
             write_bandwidth: setup.storage.write_bandwidth.map_or(0, Bandwidth::bytes_per_second),
+            read_bandwidth: setup.storage.read_bandwidth().map_or(0, Bandwidth::bytes_per_second),
             latency: setup.storage.latency.map_or(Span::ZERO, |it| it.0),
         },
         measure_again_for: MEASURE_AGAIN_FOR,

@@ -1,7 +1,7 @@
 //! How processes spent their time. Every moment of every process counts once, so the parts add up to the whole.
 //!
-//! A moment belongs to the first of these kinds that applies: paused, down, undone by a later rollback or lost for
-//! good, recovering, working, frozen for a checkpoint, finished. A surviving process works until it learns of the
+//! A moment belongs to the first of these kinds that applies: paused, down, frozen for a checkpoint that survives, undone
+//! by a later rollback or lost for good, recovering, working, finished. A surviving process works until it learns of the
 //! failure: such work is undone, not recovery. A process works while its application computes or runs a task, which it
 //! completes even if a checkpoint freezes the process in the meantime. In the remaining time, it waits for a message,
 //! for a task to steal or for a value.
@@ -9,7 +9,7 @@
 use std::ops::Add;
 
 use faultline_core::{ClusterId, ProcessId, Span, Time};
-use faultline_history::Activity;
+use faultline_history::{Activity, Fate};
 use faultline_trace::Trace;
 use serde::{Deserialize, Serialize};
 
@@ -40,14 +40,16 @@ pub struct TimeByActivity {
 }
 
 /// Names of the activities, in order of precedence.
-const KINDS: [&str; 7] = ["paused", "down", "undone", "recovering", "working", "frozen", "finished"];
+const KINDS: [&str; 7] = ["paused", "down", "frozen", "undone", "recovering", "working", "finished"];
 const PAUSED: usize = 0;
 const DOWN: usize = 1;
-const UNDONE: usize = 2;
-const RECOVERING: usize = 3;
-const WORKING: usize = 4;
-const FROZEN: usize = 5;
+const FROZEN: usize = 2;
+const UNDONE: usize = 3;
+const RECOVERING: usize = 4;
+const WORKING: usize = 5;
 const FINISHED: usize = 6;
+/// Computations that a rollback undid. Not a kind of its own: such a moment is undone.
+const REPEATED: usize = 7;
 
 impl TimeByActivity {
     /// Adds up the time of the processes of a cluster: from the start of the application or, if the cluster joined
@@ -62,8 +64,8 @@ impl TimeByActivity {
         for &process in names.processes(cluster).iter().filter(|it| !timeline.incomplete.contains(it)) {
             let window = window(cluster, timeline);
             let mut all = stretches(process, timeline, window);
-            all.extend(active(&Activity::of(process, trace, window.0), window));
-            let [paused, down, undone, recovering, working, frozen, finished, waiting] = shares(window, &all);
+            all.extend(active(&Activity::of(process, trace, window.0, &fate(process, timeline)), window));
+            let [paused, down, frozen, undone, recovering, working, finished, waiting] = shares(window, &all);
             spent.paused_seconds += paused;
             spent.down_seconds += down;
             spent.recovering_seconds += recovering;
@@ -142,12 +144,21 @@ fn stretches(process: ProcessId, timeline: &Timeline, window: (Time, Time)) -> V
     all
 }
 
+/// Returns what rollbacks did to the history of a process.
+fn fate(process: ProcessId, timeline: &Timeline) -> Fate {
+    let undone = timeline.undone.iter().filter(|it| it.process == process).map(|it| &it.stretch);
+    let lost = timeline.lost_permanently.iter().filter(|(of, _)| *of == process).map(|(_, it)| it);
+    let of_it = timeline.rollbacks.iter().filter(|it| it.members.contains_key(&process));
+    Fate::new(undone.chain(lost), of_it.filter_map(|it| it.checkpoint))
+}
+
 /// Returns the periods of a process's own activities.
 fn active(activity: &Activity, window: (Time, Time)) -> impl Iterator<Item = Stretch> {
     let working = activity.working.iter().map(|&(from, upto)| (from, upto, WORKING));
+    let undone = activity.undone.iter().map(|&(from, upto)| (from, upto, REPEATED));
     let frozen = activity.frozen.iter().map(|&(from, upto)| (from, upto, FROZEN));
     let finished = activity.finished.map(|at| (at, window.1, FINISHED));
-    working.chain(frozen).chain(finished)
+    working.chain(undone).chain(frozen).chain(finished)
 }
 
 /// Returns the seconds of each activity within the window, followed by the seconds without any activity.
@@ -162,10 +173,13 @@ fn shares(window: (Time, Time), stretches: &[Stretch]) -> [f64; KINDS.len() + 1]
     }
     turns.sort_unstable();
     let mut spans = [Span::ZERO; KINDS.len() + 1];
-    let mut open = [0_u32; KINDS.len()];
+    let mut open = [0_u32; KINDS.len() + 1];
     let mut since = from;
     let mut count = |open: &[u32], since: Time, until: Time| {
-        let kind = open.iter().position(|it| *it > 0).unwrap_or(KINDS.len());
+        let computes = open[WORKING] + open[REPEATED] > 0;
+        let applies = |&kind: &usize| open[kind] > 0 && !(kind == FROZEN && computes);
+        let kind = (0..=KINDS.len()).find(applies).unwrap_or(KINDS.len());
+        let kind = if open[REPEATED] > 0 { kind.min(UNDONE) } else { kind };
         spans[kind] = spans[kind] + until.since(since);
     };
     for (at, kind, begins) in turns {
@@ -191,7 +205,7 @@ mod tests {
     fn every_moment_counts_once_for_the_first_kind_that_applies() {
         let stretches = [
             (at(2), at(5), UNDONE),
-            // The freeze begins during work that is undone later.
+            // The checkpoint survives, although the work before and after it is undone.
             (at(4), at(6), FROZEN),
             (at(5), at(7), DOWN),
             // A surviving process worked between the failure and its rollback.
@@ -206,9 +220,9 @@ mod tests {
             (at(12), at(14), WORKING),
             (at(13), at(15), FROZEN),
         ];
-        let [paused, down, undone, recovering, working, frozen, finished, waiting] =
+        let [paused, down, frozen, undone, recovering, working, finished, waiting] =
             shares((at(1), at(20)), &stretches);
-        assert_eq!([paused, down, recovering, undone, working, frozen], [0.0, 4.0, 3.0, 3.0, 2.0, 1.0]);
+        assert_eq!([paused, down, recovering, undone, working, frozen], [0.0, 4.0, 3.0, 2.0, 2.0, 2.0]);
         assert_eq!((finished, waiting), (2.0, 4.0));
         assert_eq!(paused + down + recovering + undone + working + frozen + finished + waiting, 19.0);
         assert_eq!(shares((at(1), at(4)), &[])[KINDS.len()], 3.0, "no activity");
@@ -218,6 +232,7 @@ mod tests {
     fn a_process_waits_while_it_neither_works_nor_is_frozen_nor_has_finished() {
         let activity = Activity {
             working: vec![(at(0), at(2)), (at(4), at(7))],
+            undone: vec![],
             frozen: vec![(at(6), at(8))],
             finished: Some(at(11)),
         };

@@ -89,6 +89,7 @@ impl Writer<'_> {
             Fact::Saved(_)
             | Fact::Durable(_)
             | Fact::Removed(_)
+            | Fact::Held
             | Fact::Completed
             | Fact::Computed { .. }
             | Fact::Planned(_)

@@ -107,8 +107,10 @@ impl Links {
 pub struct StorageCosts {
     /// Fixed duration of every action.
     pub latency: Span,
-    /// Bytes per second; 0 means unlimited.
-    pub bandwidth: u64,
+    /// Bytes written per second; 0 means unlimited.
+    pub write_bandwidth: u64,
+    /// Bytes read per second; 0 means unlimited.
+    pub read_bandwidth: u64,
     /// Additional duration until a write is durable.
     pub fsync: Span,
 }
@@ -116,7 +118,12 @@ pub struct StorageCosts {
 impl Default for StorageCosts {
     /// Returns the costs of a solid-state disk: a latency of 50 us, 500 MB/s, and 500 us until a write is durable.
     fn default() -> StorageCosts {
-        StorageCosts { latency: Span::from_micros(50), bandwidth: 500_000_000, fsync: Span::from_micros(500) }
+        StorageCosts {
+            latency: Span::from_micros(50),
+            write_bandwidth: 500_000_000,
+            read_bandwidth: 500_000_000,
+            fsync: Span::from_micros(500),
+        }
     }
 }
 

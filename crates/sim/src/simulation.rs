@@ -371,7 +371,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         if self.paranoid {
             packet = through_bytes(&packet);
         }
-        let bytes = packet.wire_len();
+        let bytes = packet.wire_len(P::saved_len);
         let route = self.route(from, to);
         let sim_process = &self.sim_processes[from.index()];
         let (from_life, to_life) = (sim_process.life, self.known_life(sim_process, to));
@@ -391,7 +391,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     /// Sends a packet that was held while its link was cut.
     pub(crate) fn carry(&mut self, flight: Flight<P>) {
         let route = self.route(flight.from, flight.to);
-        match self.network.arrival(route, flight.packet.wire_len(), self.now, self.now) {
+        match self.network.arrival(route, flight.packet.wire_len(P::saved_len), self.now, self.now) {
             Some(at) => self.queue.push(at, || SimEvent::Arrival(flight)),
             None => self.hold(route, flight),
         }
@@ -419,7 +419,8 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         let Some(processors) = self.processors.as_mut().filter(|_| is_served) else {
             return self.arrive(flight);
         };
-        let at = processors.handle(flight.to, route.is_between(), flight.packet.wire_len(), self.now);
+        let at =
+            processors.handle(flight.to, route.is_between(), flight.packet.wire_len(P::saved_len), self.now);
         self.queue.push(at, || SimEvent::Handled(flight));
     }
 

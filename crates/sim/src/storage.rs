@@ -43,16 +43,18 @@ impl<P: Process> Storage<P> {
 
     /// Submits an operation. Returns the time at which it will be complete.
     pub(crate) fn submit(&mut self, operation: Operation<P>, now: Time, costs: &StorageCosts) -> Time {
+        let len = |image: &Arc<ImageOf<P>>| image.len(P::saved_len);
         let (write, bytes) = match &operation {
-            Operation::Persist(image) => (true, image.snapshot.len()),
+            Operation::Persist(image) => (true, len(image)),
             Operation::Record { bytes, .. } => (true, bytes.len() as u64),
-            Operation::Read(name) => (false, self.images.get(name).map_or(0, |image| image.snapshot.len())),
+            Operation::Read(name) => (false, self.images.get(name).map_or(0, len)),
             Operation::List => (false, 0),
             Operation::Delete(_) => (false, 0),
         };
         let mut cost = costs.latency;
-        if costs.bandwidth > 0 {
-            let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(costs.bandwidth);
+        let bandwidth = if write { costs.write_bandwidth } else { costs.read_bandwidth };
+        if bandwidth > 0 {
+            let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(bandwidth);
             cost = cost + Span(nanos.try_into().unwrap_or(u64::MAX));
         }
         if write {
@@ -128,8 +130,12 @@ mod tests {
     use super::*;
     use faultline_conformance::Probe;
 
-    const COSTS: StorageCosts =
-        StorageCosts { latency: Span(10), bandwidth: 1_000_000_000, fsync: Span(100) };
+    const COSTS: StorageCosts = StorageCosts {
+        latency: Span(10),
+        write_bandwidth: 1_000_000_000,
+        read_bandwidth: 500_000_000,
+        fsync: Span(100),
+    };
 
     fn record(len: usize) -> Operation<Probe<false>> {
         Operation::Record { version: 1, bytes: vec![0; len].into() }
@@ -141,6 +147,17 @@ mod tests {
         assert_eq!(storage.submit(record(1000), Time(0), &COSTS), Time(1110));
         assert_eq!(storage.submit(Operation::List, Time(5), &COSTS), Time(1120));
         assert_eq!(storage.submit(record(0), Time(2000), &COSTS), Time(2110), "after an idle period");
+    }
+
+    #[test]
+    fn an_image_costs_the_state_of_the_application_and_the_messages_of_the_protocol() {
+        let mut storage = Storage::<Probe<false>>::new();
+        let image = Probe::<false>::image_of(1000, 200);
+        let name = image.name;
+        assert_eq!(storage.submit(Operation::Persist(Arc::new(image)), Time(0), &COSTS), Time(1310));
+        storage.complete();
+        let read = storage.submit(Operation::Read(name), Time(2000), &COSTS);
+        assert_eq!(read, Time(2000 + 10 + 2400), "half as fast as writes");
     }
 
     #[test]

@@ -114,6 +114,7 @@ impl Display for Predicate<'_> {
             Fact::Saved(saved) => write!(f, "saves {} to its storage", names.part(saved.0)),
             Fact::Durable(name) => write!(f, "holds {} on stable storage", names.part(*name)),
             Fact::Removed(name) => write!(f, "removes {} from its storage", names.part(*name)),
+            Fact::Held => f.write_str("stops for a recovery"),
             Fact::Restored(restored) => {
                 match &restored.0 {
                     Some(name) => {

@@ -218,6 +218,7 @@ impl Row {
             | Fact::Delivered(_)
             | Fact::Consumed(_)
             | Fact::DroppedStale(_)
+            | Fact::Held
             | Fact::Computed { .. }
             | Fact::Ran { .. }
             | Fact::Planned(_)

@@ -35,6 +35,11 @@ pub struct FaultSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtbf: Option<Mtbf>,
 
+    /// Number of the random stream from which times and targets are drawn. Default: the place of the entry in the list,
+    /// from 0. `faultline compare` states it if it leaves out an earlier entry, so that the draws remain the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<u32>,
+
     /// Action: kill a process. By default, the supervisor then starts its next life.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crash: Option<Crash>,

@@ -257,8 +257,8 @@ impl ClusterSpec {
     }
 }
 
-/// Properties of a node's storage. In the simulator, writes take these times; the other backends slow down real writes
-/// to match them.
+/// Properties of a node's storage. In the simulator, writes and reads take these times; the other backends slow down
+/// real ones to match them.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Storage {
@@ -268,9 +268,19 @@ pub struct Storage {
     /// Maximum write bandwidth. Default: that of the disk; the simulator assumes a solid-state disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_bandwidth: Option<Bandwidth>,
-    /// Time per write in addition to the transfer. Default: that of the disk; the simulator assumes a solid-state disk.
+    /// Maximum read bandwidth. Default: `writeBandwidth`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_bandwidth: Option<Bandwidth>,
+    /// Time per write or read in addition to the transfer. Default: that of the disk; the simulator assumes a solid-state disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Duration>,
+}
+
+impl Storage {
+    /// Returns the maximum read bandwidth; `None` if it is that of the disk.
+    pub fn read_bandwidth(&self) -> Option<Bandwidth> {
+        self.read_bandwidth.or(self.write_bandwidth)
+    }
 }
 
 /// Where checkpoints are stored.

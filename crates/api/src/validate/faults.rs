@@ -11,8 +11,14 @@ use crate::resource::{ANY, ActionRef, Family, FaultSpec, MAX_FAULTS, Mtbf, Proto
 const MAX_DRAWN: usize = 10_000;
 
 /// Facts reported without a protocol by processes that exchange messages.
-const UNPROTECTED_FACTS: [FactKind; 5] =
-    [FactKind::Sent, FactKind::Transmitted, FactKind::Delivered, FactKind::Computed, FactKind::Finished];
+const UNPROTECTED_FACTS: [FactKind; 6] = [
+    FactKind::Sent,
+    FactKind::Transmitted,
+    FactKind::Delivered,
+    FactKind::Held,
+    FactKind::Computed,
+    FactKind::Finished,
+];
 
 /// Facts that processes of a task-based program report without a protocol.
 const UNPROTECTED_FACTS_OF_TASKS: [FactKind; 10] = [

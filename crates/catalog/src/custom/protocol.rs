@@ -13,7 +13,7 @@ use faultline_core::{
     Payload, Promises, Protocol, ProtocolTypes, Role, Stamp, Time,
 };
 
-use super::wire::{Opaque, OpaqueMessage, OpaqueStamp};
+use super::wire::{Opaque, OpaqueMessage, OpaqueSaved, OpaqueStamp};
 
 /// One process under a protocol from another crate.
 #[derive(Debug)]
@@ -42,11 +42,15 @@ impl ErasedConfig {
 impl ProtocolTypes for Erased {
     type Control = OpaqueMessage;
     type Head = Opaque;
-    type Saved = Opaque;
+    type Saved = OpaqueSaved;
 
-    fn add_to(head: &Opaque, saved: &Opaque, footprint: &mut Footprint) {
+    fn add_to(head: &Opaque, saved: &OpaqueSaved, footprint: &mut Footprint) {
         head.add_to(footprint);
-        saved.add_to(footprint);
+        saved.value.add_to(footprint);
+    }
+
+    fn saved_len(saved: &OpaqueSaved) -> u64 {
+        saved.len
     }
 }
 
@@ -207,17 +211,22 @@ fn owned<T: faultline_core::application::Wire>(value: &Opaque) -> T {
     Arc::unwrap_or_clone(value.reveal())
 }
 
-fn reveal_image<P: ProtocolTypes>(image: &Image<Opaque, Opaque>) -> Arc<Image<P::Head, P::Saved>> {
+fn reveal_image<P: ProtocolTypes>(image: &Image<Opaque, OpaqueSaved>) -> Arc<Image<P::Head, P::Saved>> {
     let Image { name, head, saved, snapshot } = image;
-    Arc::new(Image { name: *name, head: head.reveal(), saved: saved.reveal(), snapshot: snapshot.clone() })
+    Arc::new(Image {
+        name: *name,
+        head: head.reveal(),
+        saved: saved.value.reveal(),
+        snapshot: snapshot.clone(),
+    })
 }
 
-fn erase_image<P: ProtocolTypes>(image: &Image<P::Head, P::Saved>) -> Image<Opaque, Opaque> {
+fn erase_image<P: ProtocolTypes>(image: &Image<P::Head, P::Saved>) -> Image<Opaque, OpaqueSaved> {
     let Image { name, head, saved, snapshot } = image;
     Image {
         name: *name,
         head: Arc::new(Opaque::share(head.clone())),
-        saved: Arc::new(Opaque::share(saved.clone())),
+        saved: Arc::new(OpaqueSaved { len: P::saved_len(saved), value: Opaque::share(saved.clone()) }),
         snapshot: snapshot.clone(),
     }
 }
@@ -288,6 +297,10 @@ impl<P: Protocol> Host<P> for HostOf<'_, P> {
 
     fn hold(&mut self) {
         self.0.hold();
+    }
+
+    fn wait(&mut self) {
+        self.0.wait();
     }
 
     fn release(&mut self) {

@@ -129,6 +129,13 @@ impl Stamp for OpaqueStamp {
     }
 }
 
+/// A protocol's part of a saved state, with the length of its messages.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpaqueSaved {
+    pub(super) len: u64,
+    pub(super) value: Opaque,
+}
+
 /// A message of a protocol, with the name under which it is counted. The name is not sent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OpaqueMessage {

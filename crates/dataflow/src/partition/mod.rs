@@ -265,6 +265,10 @@ impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
         self.settle(now, out);
     }
 
+    fn saved_len(saved: &P::Saved) -> u64 {
+        P::saved_len(saved)
+    }
+
     fn next_deadline(&self) -> Option<Time> {
         self.protocol.next_deadline()
     }

@@ -191,7 +191,8 @@ impl<P: TaskProtocol, G: Program> Machine<P> for ProtocolHost<'_, P, G> {
 
     fn persist(&mut self, image: Arc<Image<P::Head, P::Saved>>) {
         if image.name.is_part() {
-            let fact = || Fact::Saved(Box::new((image.name, image.snapshot.witness, image.snapshot.len())));
+            let fact =
+                || Fact::Saved(Box::new((image.name, image.snapshot.witness, image.len(P::saved_len))));
             self.inner.fact(FactKind::Saved, fact, self.out);
         }
         self.out.push(Action::Persist(image));

@@ -250,6 +250,10 @@ impl<P: TaskProtocol, G: Program> Process for TaskProcess<P, G> {
         self.settle(now, out);
     }
 
+    fn saved_len(saved: &P::Saved) -> u64 {
+        P::saved_len(saved)
+    }
+
     fn next_deadline(&self) -> Option<Time> {
         let request = self.inner.is_idle().then(|| self.inner.thief.next_request()).flatten();
         self.protocol.next_deadline().into_iter().chain(request).min()

@@ -40,17 +40,21 @@ pub(crate) fn without_faults(federation: &Federation) -> Federation {
 }
 
 /// Returns the same federation without the faults of processes that its protocol does not have, and a description of
-/// each omitted fault.
+/// each omitted fault. The remaining faults strike at the same times and the same targets as in the file.
 pub(crate) fn without_absent(federation: &Federation) -> (Federation, Vec<String>) {
     let mut other = federation.clone();
     let names = Names::of(&federation.spec);
     let mut left_out = Vec::new();
     let mut number = 0;
-    other.spec.faults.retain(|fault| {
+    other.spec.faults.retain_mut(|fault| {
         let absent = fault.process().filter(|name| names.process_id(name).is_none());
+        let is_absent = absent.is_some();
         left_out.extend(absent.map(|name| format!("spec.faults[{number}]: it has no {name}")));
+        if !left_out.is_empty() {
+            fault.stream.get_or_insert(number);
+        }
         number += 1;
-        absent.is_none()
+        !is_absent
     });
     (other, left_out)
 }
@@ -60,6 +64,7 @@ mod tests {
     use super::*;
     use faultline_api::resource::{Family, ProtocolSpec};
     use faultline_api::samples::sample;
+    use faultline_core::Fault;
 
     use crate::sweep::Plan;
 
@@ -97,5 +102,34 @@ mod tests {
         let (other, left_out) = without_absent(&under(&federation, "hc3i").expect("the protocol exists"));
         assert_eq!(left_out, ["spec.faults[4]: it has no recovery-process"]);
         assert_eq!(other.spec.faults, federation.spec.faults[..4]);
+    }
+
+    #[test]
+    fn all_protocols_have_the_same_faults_except_those_of_processes_that_they_lack() {
+        let text = "
+apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: { name: drawn }
+spec:
+  clusters: [{ name: a, nodes: 4 }, { name: b, nodes: 4 }]
+  protocol: { hydee: {} }
+  application: { heat: { steps: 100 } }
+  faults:
+    - { mtbf: { exponential: 20s }, crash: { process: recovery-process } }
+    - { mtbf: { exponential: 30s }, crash: { cluster: any } }
+  deadline: 10m
+";
+        let federation = faultline_api::parse("drawn.yaml", text.as_bytes()).expect("the file is valid");
+        let (other, left_out) =
+            without_absent(&under(&federation, "coordinated").expect("the protocol exists"));
+        assert_eq!(left_out.len(), 1);
+        let crashes_of_ranks = |federation: &Federation| {
+            let all = faultline_api::plan(federation, 3).into_iter().map(|it| (it.trigger, it.fault));
+            let ranks = all.filter(|(_, it)| matches!(it, Fault::Crash { process, .. } if process.0 < 8));
+            ranks.collect::<Vec<_>>()
+        };
+        let drawn = crashes_of_ranks(&federation);
+        assert!(drawn.len() > 10, "{drawn:?}");
+        assert_eq!(crashes_of_ranks(&other), drawn);
     }
 }

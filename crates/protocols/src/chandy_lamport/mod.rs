@@ -20,7 +20,7 @@ use faultline_core::{Gauges, Host, Input, LifeStart, Promises, Protocol, Protoco
 use serde::{Deserialize, Serialize};
 
 use crate::machines::group::{self, Grouped};
-use crate::machines::{self, Checkpoint, InTransit, Interval, Options, rules};
+use crate::machines::{self, Checkpoint, InTransit, Interval, Options, bytes_of, rules};
 use rank::Rank;
 
 /// Parameters of the protocol.
@@ -128,6 +128,10 @@ impl ProtocolTypes for ChandyLamport {
     type Control = Control;
     type Head = ();
     type Saved = InTransit;
+
+    fn saved_len(saved: &InTransit) -> u64 {
+        bytes_of(saved)
+    }
 }
 
 impl Grouped for ChandyLamport {}

@@ -26,7 +26,7 @@ use faultline_core::{
 use serde::{Deserialize, Serialize};
 
 use crate::machines::group::{self, Grouped};
-use crate::machines::{self, Checkpoint, InTransit, Interval, Options, rules};
+use crate::machines::{self, Checkpoint, InTransit, Interval, Options, bytes_of, rules};
 use rank::Rank;
 
 /// Parameters of the protocol, the same for all processes.
@@ -181,6 +181,10 @@ impl ProtocolTypes for Coordinated {
     type Control = Control;
     type Head = ();
     type Saved = InTransit;
+
+    fn saved_len(saved: &InTransit) -> u64 {
+        bytes_of(saved)
+    }
 }
 
 impl Grouped for Coordinated {}

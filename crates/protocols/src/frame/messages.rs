@@ -66,7 +66,7 @@ impl<P: LoggingProtocol> Rank<P> {
             }
             AppAction::Sent(..) => {
                 self.actions.push_front(action);
-                host.hold();
+                host.wait();
                 return false;
             }
             AppAction::Consumed(id) => self.channels.consumed(id),

@@ -271,6 +271,10 @@ macro_rules! logging_protocol {
             fn add_to(head: &Self::Head, saved: &Self::Saved, footprint: &mut faultline_core::Footprint) {
                 saved.add_to(head, footprint);
             }
+
+            fn saved_len(saved: &Self::Saved) -> u64 {
+                saved.len()
+            }
         }
 
         impl $crate::machines::logs::Logging for $name {

@@ -46,8 +46,8 @@ use faultline_core::{
     ProtocolTypes, Role, Scope, Sn, Time, To, Vectors,
 };
 
-use crate::machines::Received;
 pub use crate::machines::{Checkpoint, GroupHistory, History};
+use crate::machines::{Received, bytes_of};
 pub use crate::placement::ReplicateTo;
 pub use config::{CollectBy, Config, Defect, Defects, Forcing, Piggyback, Rule};
 pub use message::{Control, Epoch, Saved, Stamp};
@@ -193,6 +193,10 @@ impl ProtocolTypes for Hc3i {
             saved.received.add_to(footprint);
         }
         footprint.add_vec(&saved.late);
+    }
+
+    fn saved_len(saved: &Saved) -> u64 {
+        saved.log.bytes() + bytes_of(&saved.late)
     }
 }
 

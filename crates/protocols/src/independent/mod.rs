@@ -170,6 +170,10 @@ impl ProtocolTypes for Independent {
             saved.received.add_to(footprint);
         }
     }
+
+    fn saved_len(saved: &Saved) -> u64 {
+        saved.log.bytes()
+    }
 }
 
 impl Protocol for Independent {

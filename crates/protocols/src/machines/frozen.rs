@@ -28,6 +28,11 @@ impl faultline_core::Stamp for Interval {
 /// states, and received after the member was asked for its own.
 pub type InTransit = Vec<(MessageId, Payload)>;
 
+/// Returns the length of these messages, in bytes.
+pub(crate) fn bytes_of(messages: &[(MessageId, Payload)]) -> u64 {
+    messages.iter().map(|(_, payload)| payload.len() as u64).sum()
+}
+
 /// A member that is frozen from the request for a checkpoint to its commit:
 ///
 /// * It saves the state of its application. Messages that arrive after the request are kept, and become part of the

@@ -52,7 +52,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use coordinator::Coordinator;
 pub(crate) use draining::{DrainRules, Draining};
-pub(crate) use frozen::{Frozen, FrozenRules};
+pub(crate) use frozen::{Frozen, FrozenRules, bytes_of};
 pub use frozen::{InTransit, Interval};
 pub(crate) use gathering::Gathering;
 pub use history::{Delivered, GroupHistory, History};

@@ -195,6 +195,7 @@ impl<P: Protocol> Host<P> for RecordingHost<P> {
     fn hold(&mut self) {
         self.actions.push(HostAction::Hold);
     }
+    fn wait(&mut self) {}
     fn release(&mut self) {
         self.actions.push(HostAction::Release);
     }

@@ -241,7 +241,7 @@ impl<P: Process + 'static> EventHandler<P> {
         if to == To::One(me) {
             return self.own.push_back(packet);
         }
-        let charge = packet.wire_len();
+        let charge = packet.wire_len(P::saved_len);
         let (kind, body) = encode_packet::<P>(&packet);
         match to {
             To::One(to) => self.effects.push(Effect::Send(OutgoingPacket { to, kind, charge, body })),

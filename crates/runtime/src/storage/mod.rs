@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use faultline_core::fault::StorageFault;
 use faultline_core::process::{ImageOf, In};
-use faultline_core::{Event, ImageName, Life, Process, Span};
+use faultline_core::{Event, ImageName, Life, Process, Span, Time};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
@@ -39,7 +39,9 @@ pub struct StorageOptions {
     pub kind: StorageMedium,
     /// Limit on writes, in bytes per second; 0 means unlimited.
     pub write_bandwidth: u64,
-    /// Latency of a write. A write takes at least this time plus the transfer time at `write_bandwidth`.
+    /// Limit on reads, in bytes per second; 0 means unlimited.
+    pub read_bandwidth: u64,
+    /// Latency of a write or a read, which takes at least this time plus the transfer time at its bandwidth.
     pub latency: Span,
 }
 
@@ -149,7 +151,7 @@ impl<P: Process> Worker<P> {
         Ok(match request {
             Request::Persist(image) => {
                 let name = image.name;
-                let bytes = image.snapshot.len();
+                let bytes = image.len(P::saved_len);
                 Some(match self.write(bytes, |store| store.persist(image)) {
                     Ok(()) => Event::Persisted(name),
                     // This failure was not injected, and must not pass for one: the process ends with its reason.
@@ -168,6 +170,7 @@ impl<P: Process> Worker<P> {
                 })
             }
             Request::Read(name) => {
+                let begin = self.clock.now();
                 let corrupt = self.fault == Some(StorageFault::Corrupt);
                 let image = match self.store.read(name, corrupt) {
                     Ok(image) => image,
@@ -178,6 +181,8 @@ impl<P: Process> Worker<P> {
                         None
                     }
                 };
+                let bytes = image.as_ref().map_or(0, |image| image.len(P::saved_len));
+                self.last(begin, bytes, self.options.read_bandwidth);
                 Some(Event::Read { name, image })
             }
             Request::List => Some(Event::Listed(self.store.list())),
@@ -225,16 +230,52 @@ impl<P: Process> Worker<P> {
         }
         let begin = self.clock.now();
         write(&mut self.store)?;
-        let end = self.clock.now();
-        let mut least = self.options.latency;
-        if self.options.write_bandwidth > 0 {
-            let seconds = bytes as f64 / self.options.write_bandwidth as f64;
-            least = least + Duration::from_secs_f64(seconds).into();
-        }
-        pause((begin + least).since(end));
+        self.last(begin, bytes, self.options.write_bandwidth);
         if let Some(StorageFault::Slow(more)) = self.fault {
             pause(more);
         }
         Ok(())
+    }
+
+    /// Waits until an operation that began at `begin` has taken as long as the latency and the bandwidth require.
+    fn last(&self, begin: Time, bytes: u64, bandwidth: u64) {
+        let mut least = self.options.latency;
+        if bandwidth > 0 {
+            least = least + Duration::from_secs_f64(bytes as f64 / bandwidth as f64).into();
+        }
+        pause((begin + least).since(self.clock.now()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use faultline_conformance::Probe;
+
+    use super::*;
+
+    /// An image of 200 kB, half of it messages, takes 20 ms to write and 40 ms to read.
+    #[test]
+    fn writes_and_reads_last_as_long_as_their_bandwidths_require() {
+        let clock = Clock::start();
+        let options = StorageOptions {
+            kind: StorageMedium::Memory,
+            write_bandwidth: 10_000_000,
+            read_bandwidth: 5_000_000,
+            latency: Span::ZERO,
+        };
+        let (done, completed) = queue::channel();
+        let done =
+            move |it: Result<In<Probe<false>>, StoreError>| done.send((clock.now(), it.is_ok())).unwrap();
+        let opened = Storage::<Probe<false>>::open("unused".into(), Life(1), options, clock, done);
+        let storage = opened.unwrap();
+        let image = Probe::<false>::image_of(100_000, 100_000);
+        let name = image.name;
+        let begun = clock.now();
+        storage.ask(Request::Persist(Arc::new(image)));
+        let (written, is_ok) = completed.recv().unwrap();
+        assert!(is_ok && written.since(begun) >= Span::from_millis(20), "{}", written.since(begun));
+        storage.ask(Request::Read(name));
+        let (read, is_ok) = completed.recv().unwrap();
+        assert!(is_ok && read.since(written) >= Span::from_millis(40), "{}", read.since(written));
     }
 }

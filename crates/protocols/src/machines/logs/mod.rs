@@ -119,6 +119,19 @@ pub struct Late<T> {
 }
 
 impl<T, S> Saved<T, S> {
+    /// Returns the length of the messages that a part of a checkpoint contains, in bytes. Messages in segments of the
+    /// log are on stable storage already.
+    pub(crate) fn len(&self) -> u64 {
+        let mut size = LogSize::default();
+        self.channels.values().flat_map(|it| it.log.values()).for_each(|it| size.add(it));
+        let late = self.late.iter().map(|it| &it.payload);
+        let sent = self.actions.iter().filter_map(|it| match it {
+            AppAction::Sent(_, payload) => Some(payload),
+            AppAction::Consumed(_) => None,
+        });
+        size.in_memory() + late.chain(sent).map(|it| it.len() as u64).sum::<u64>()
+    }
+
     /// Adds to `footprint` everything that a part of a checkpoint refers to.
     pub(crate) fn add_to(&self, head: &Head, footprint: &mut Footprint) {
         footprint.add_arc(&head.segments);

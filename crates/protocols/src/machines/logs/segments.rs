@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Attempt, Chunk, Claim, Host, Image, ImageName, Incarnation, Payload, ProcessId, Sn, Snapshot, To, Witness,
+    Attempt, Claim, Host, Image, ImageName, Incarnation, Payload, ProcessId, Sn, Snapshot, To, Witness,
 };
 use serde::{Deserialize, Serialize};
 
@@ -143,7 +143,7 @@ impl<P: Logging> Logs<P> {
             snapshot: Snapshot {
                 witness: Witness::default(),
                 channels: Arc::from([]),
-                application: Arc::from([Chunk::Virtual(bytes)]),
+                application: Arc::from([]),
             },
         });
         let Group { store, holders, .. } = &mut *group;
@@ -339,7 +339,7 @@ impl<P: Logging> Logs<P> {
         };
         self.spill.fetched.push((segment, image));
         let limit = self.limit.unwrap_or(0);
-        let len = |(_, image): &(LogSegmentNo, Arc<ImageOf<P>>)| image.snapshot.len();
+        let len = |(_, image): &(LogSegmentNo, Arc<ImageOf<P>>)| image.len(P::saved_len);
         while self.spill.fetched.len() > 1 && self.spill.fetched.iter().map(len).sum::<u64>() > limit {
             self.spill.fetched.remove(0);
         }

@@ -134,6 +134,7 @@ impl Host<Talk> for Actions {
     fn deliver(&mut self, _: MessageId, _: Payload) {}
     fn drop_stale(&mut self, _: MessageId) {}
     fn hold(&mut self) {}
+    fn wait(&mut self) {}
     fn release(&mut self) {}
     fn request_snapshot(&mut self) {
         self.0.push(Act::Snapshot);
