@@ -322,7 +322,8 @@ kinds! {
         Released
         Spilled
         RecoveryJoined
-        Drained;
+        Drained
+        Broke;
     supervisor:
         LifeStarted
         Begun
