@@ -131,6 +131,8 @@ impl Executable {
             },
         };
         self.write_files(&dir)?;
+        // A program states absolute paths in its log.
+        let dir = dir.canonicalize()?;
         directories.push((self.clone(), dir.clone()));
         Ok(dir)
     }
