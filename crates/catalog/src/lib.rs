@@ -10,6 +10,7 @@ pub mod defect;
 mod hosted;
 pub mod manifest;
 mod planned;
+mod program;
 mod protocol;
 mod rederive;
 mod simulation;
@@ -41,6 +42,7 @@ use defect::CodeDefect;
 pub use defect::Defect;
 pub use hosted::Hosted;
 pub use planned::{PieceTraffic, traffic_of_pieces};
+pub use program::{end_all, host_in, never_reuse, prepare_program, with_fresh_executions};
 use protocol::defects;
 pub use rederive::{Rederived, rederive};
 pub use tasks::{TasksSetup, TasksVisitor, check_memory, with_tasks};
@@ -57,6 +59,9 @@ pub enum SetupError {
     /// The federation has these problems.
     #[error("the federation is not valid: {}: {}", .0[0].path, .0[0].message)]
     Federation(Vec<Problem>),
+    /// The program that is the protocol of the federation cannot be started.
+    #[error("{}", .0.message)]
+    Program(Problem),
     /// The application cannot run on these clusters.
     #[error("the application cannot run: {0}")]
     Application(#[from] Invalid),
@@ -424,6 +429,10 @@ pub fn with_valid_messages<V: MessagesVisitor>(
             let config =
                 custom::protocol(custom, spec).ok_or_else(|| SetupError::unknown("protocol", custom))?;
             visit!(Erased, config.map_err(|it| SetupError::unsuitable("protocol", it))?)
+        }
+        ProtocolSpec::Program(it) => {
+            protocol::without_defects(defect)?;
+            visit!(Erased, program::config(it, spec))
         }
         ProtocolSpec::Tic(_) | ProtocolSpec::Sel(_) | ProtocolSpec::Satin(_) | ProtocolSpec::Cck(_) => {
             return Err(SetupError::Tasks);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use faultline_core::fault::{Handled, MemoryUse, Outcome, Panic};
 use faultline_core::{
-    Attempt, ClusterId, Digest, FactNo, FaultNo, ImageName, Incarnation, Life, MessageId, Position,
+    Attempt, Breakage, ClusterId, Digest, FactNo, FaultNo, ImageName, Incarnation, Life, MessageId, Position,
     ProcessId, Sn, Span, TaskId, Theft, TheftStep, Time,
 };
 use faultline_history::{CheckpointName, Context, Contradiction, GroupId, ImpossibleFact, Source};
@@ -438,6 +438,7 @@ pub enum Breach {
         message: MessageId,
     },
     Panicked(Arc<Panic>),
+    Broke(Arc<Breakage>),
     TimeStoodStill {
         process: ProcessId,
         handled: Handled,
@@ -451,6 +452,7 @@ impl Breach {
     pub fn of_end(context: &Context) -> Option<Breach> {
         match context.outcome.as_ref()? {
             Outcome::Panicked(panic) => Some(Breach::Panicked(panic.clone())),
+            Outcome::Broken(breakage) => Some(Breach::Broke(breakage.clone())),
             &Outcome::Stalled { process, handled, events } => {
                 Some(Breach::TimeStoodStill { process, handled, events, at: context.end })
             }
@@ -496,6 +498,7 @@ pub enum Gap {
     Unrecoverable { group: GroupId, missing: Vec<MissingPart> },
     NotDeterministic { message: MessageId },
     OutOfMemory(Arc<MemoryUse>),
+    Broke(Arc<Breakage>),
     EndedUnexpectedly { process: ProcessId, at: Time },
     // The record.
     Flawed { flaws: Vec<Flaw>, contradictions: Vec<Contradiction>, more: usize },
@@ -550,6 +553,7 @@ impl Gap {
             | Gap::Unrecoverable { .. }
             | Gap::NotDeterministic { .. }
             | Gap::OutOfMemory(_)
+            | Gap::Broke(_)
             | Gap::EndedUnexpectedly { .. }
             | Gap::Flawed { .. }
             | Gap::NoFaultTookEffect { .. }

@@ -4,7 +4,9 @@
 use std::cmp::Reverse;
 
 use faultline_core::fault::{Handled, MemoryContent, MemoryPart, MemoryUse, Panic};
-use faultline_core::{ClusterId, ImageName, Life, MessageId, ProcessId, Span, Theft, TheftStep};
+use faultline_core::{
+    Breakage, BreakageKind, ClusterId, ImageName, Life, MessageId, ProcessId, Span, Theft, TheftStep,
+};
 use faultline_history::{CheckpointName, Context, Contradiction, ImpossibleFact};
 use faultline_trace::Flaw;
 
@@ -729,6 +731,7 @@ impl Breach {
                     one_line(message)
                 )
             }
+            Breach::Broke(ref breakage) => broke(breakage, names),
             Breach::TimeStoodStill { process: of, handled, events, at } => format!(
                 "virtual time stopped advancing at {:.2} s, but {events} events followed; in the last one, {} handled {}",
                 at.as_secs_f64(),
@@ -763,6 +766,27 @@ fn input(handled: Handled, names: &Context) -> String {
 /// Replaces control characters, such as line breaks, by spaces.
 fn one_line(text: &str) -> String {
     text.split(char::is_control).filter(|it| !it.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// Describes how the program that acts as a process's protocol failed, with the last lines of its log.
+fn broke(breakage: &Breakage, names: &Context) -> String {
+    let Breakage { process, life, program, what, log, .. } = breakage;
+    let process = names.names.process(*process);
+    let mut text = format!("{process} ({}, {life}) {}", one_line(program), one_line(what));
+    if !log.is_empty() {
+        let lines: Vec<String> = log.iter().map(|it| one_line(it)).collect();
+        text += &format!("; its log ends with: {}", lines.join(" | "));
+    }
+    text
+}
+
+fn remedy_of_program(kind: BreakageKind) -> &'static str {
+    match kind {
+        BreakageKind::Contract | BreakageKind::Ended => "the record lacks the claim that would show this",
+        BreakageKind::NotStarted => "check that the command is in PATH on every machine of the run",
+        BreakageKind::Silent => "use a longer `answerWithin`, or find out why the program hangs",
+        BreakageKind::Killed => "see whether the machine ran out of memory",
+    }
 }
 
 /// Formats how often something happened: `once`, `twice` or `3 times`.
@@ -911,6 +935,7 @@ impl Gap {
             }
             Gap::NotDeterministic { message } => not_deterministic(*message, names),
             Gap::OutOfMemory(used) => out_of_memory(used, names),
+            Gap::Broke(breakage) => (broke(breakage, names), remedy_of_program(breakage.kind).into()),
             Gap::EndedUnexpectedly { process: of, at } => (
                 format!(
                     "{} ended unexpectedly at {:.2} s, without a planned fault",
@@ -1409,6 +1434,8 @@ mod tests {
         let group = GroupId(0);
         let delay = LinkDelay { from, to, percent: 37, tolerance: Span::ZERO, mean: measured, asked };
         let memory = MemoryUse { bound: 1, used: 2, parts: Vec::new() };
+        let (program, what, kind) = ("a.py".into(), "does not reply".into(), BreakageKind::Silent);
+        let breakage = Breakage { process, life: Life(1), program, kind, what, log: [].into() };
         let gaps = vec![
             Gap::DeadlineExceeded { begun: true },
             Gap::DeadlineExceeded { begun: false },
@@ -1417,6 +1444,7 @@ mod tests {
             Gap::Unrecoverable { group, missing: Vec::new() },
             Gap::NotDeterministic { message },
             Gap::OutOfMemory(memory.into()),
+            Gap::Broke(breakage.into()),
             Gap::EndedUnexpectedly { process, at },
             Gap::Flawed { flaws: Vec::new(), contradictions: vec![Contradiction::NoSupervisor], more: 0 },
             Gap::SupervisorMissing,
@@ -1448,7 +1476,8 @@ mod tests {
                 | Gap::Interrupted
                 | Gap::CutShort
                 | Gap::Unrecoverable { .. } => {}
-                Gap::NotDeterministic { .. } | Gap::OutOfMemory(_) | Gap::EndedUnexpectedly { .. } => {}
+                Gap::NotDeterministic { .. } | Gap::OutOfMemory(_) | Gap::Broke(_) => {}
+                Gap::EndedUnexpectedly { .. } => {}
                 Gap::Flawed { .. } | Gap::SupervisorMissing | Gap::FactsMissing { .. } => {}
                 Gap::FactsMissingBefore { .. } | Gap::FactsOfCopiesMissing => {}
                 Gap::FaultsNotShown { .. } => {}

@@ -154,6 +154,9 @@ pub(crate) struct RunArguments {
     /// For a run on Kubernetes, use `faultline check --strict` on its record.
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Start a program that acts as a protocol anew for each life, even in virtual time
+    #[arg(long)]
+    pub(crate) fresh_programs: bool,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
     #[command(flatten)]
@@ -498,8 +501,7 @@ pub(crate) struct CompareArguments {
     pub(crate) file: PathBuf,
     /// Compare these protocols, in this order. Default: all that can protect the application, except for
     /// `hc3i.forcing=everyMessage`
-    #[arg(long, value_name = "P,…", value_delimiter = ',',
-        value_parser = PossibleValuesParser::new(compared()))]
+    #[arg(long, value_name = "P,…", value_delimiter = ',')]
     pub(crate) protocols: Vec<String>,
     /// Choose what executes the runs. Runs on real processes (local) are sequential, in real time; their records are
     /// kept in the output directory
@@ -594,7 +596,7 @@ pub(crate) enum SweepFormat {
 }
 
 /// Returns the names of the protocols that can be compared, for any application.
-fn compared() -> Vec<&'static str> {
+pub(crate) fn compared() -> Vec<&'static str> {
     let mut all = ProtocolSpec::compared(Family::Messages);
     let tasks = ProtocolSpec::compared(Family::Tasks);
     all.splice(all.len() - 1..all.len() - 1, tasks.into_iter().filter(|it| *it != "none"));
@@ -721,6 +723,9 @@ pub(crate) struct CheckArguments {
     /// simulated runs that ended on their own and were recorded by the same version of this program
     #[arg(long)]
     pub(crate) resimulate: bool,
+    /// With `--resimulate`, start the program that was the protocol of the run
+    #[arg(long, requires = "resimulate")]
+    pub(crate) run_programs: bool,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
 }
@@ -768,6 +773,9 @@ pub(crate) struct ReplayArguments {
     /// Replay only this node
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
+    /// Start the program that was the protocol of the run
+    #[arg(long)]
+    pub(crate) run_programs: bool,
     /// Choose the output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
@@ -829,8 +837,11 @@ pub(crate) struct FuzzArguments {
     /// Generate only federations with this protocol (hc3i, hydee, spbc, fullLogging, pessimisticLogging, independent,
     /// coordinated, chandyLamport, hierarchicalCoordinated, tic, sel, satin, cck), instead of HC3I, HydEE or the
     /// coordinated baseline, chosen at random
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", group = "subject")]
     pub(crate) protocol: Option<ProtocolName>,
+    /// Generate only federations whose protocol is the program in FILE (docs/programs.md)
+    #[arg(long, value_name = "FILE", group = "subject", conflicts_with_all = ["defect", "table", "file"])]
+    pub(crate) program: Option<PathBuf>,
     /// Run N schedules
     #[arg(long, value_name = "N", default_value_t = 1000, conflicts_with = "span",
         allow_negative_numbers = true, value_parser = number::<u64>(1..=u64::MAX))]
@@ -847,8 +858,9 @@ pub(crate) struct FuzzArguments {
     /// Run this percentage of the schedules twice, to confirm that they are deterministic
     #[arg(long, value_name = "PERCENT", default_value_t = 100, allow_negative_numbers = true, value_parser = number::<u8>(0..=100))]
     pub(crate) twice: u8,
-    /// Set a parameter of a protocol that is defined in another crate, such as a switch that disables one of its rules
-    #[arg(long, value_name = "NAME=VALUE", requires = "protocol", value_parser = parameter)]
+    /// Set a parameter of a program, or of a protocol that is defined in another crate, such as a switch that disables one
+    /// of its rules
+    #[arg(long, value_name = "NAME=VALUE", requires = "subject", value_parser = parameter)]
     pub(crate) set: Vec<(String, Value)>,
     /// Enable a known defect of the protocol (requires a development build)
     #[arg(long, value_name = "NAME")]
@@ -884,6 +896,7 @@ impl FuzzArguments {
     pub(crate) fn silent(format: Format) -> FuzzArguments {
         FuzzArguments {
             protocol: None,
+            program: None,
             runs: 1000,
             span: None,
             seed: None,

@@ -1,7 +1,8 @@
 //! `faultline compare`: one federation under several protocols.
 
 use faultline_api::Federation;
-use faultline_api::resource::ProtocolSpec;
+use faultline_api::resource::{Program, ProtocolSpec};
+use faultline_api::validate::one_of;
 use faultline_console::place::{self, Claim};
 use faultline_console::repetition::consecutive;
 use faultline_experiments::compare::{Runs, Settings, compare as run, page, text};
@@ -10,7 +11,7 @@ use faultline_trace::manifest::BackendKind;
 use miette::miette;
 use serde::{Deserialize, Serialize};
 
-use crate::arguments::{CompareArguments, ComparedOn, Format};
+use crate::arguments::{CompareArguments, ComparedOn, Format, compared};
 use crate::command_error::{CommandError, Exit};
 use crate::journal::{Head, RUNS, ResultJournal, print_missing, print_out_of_memory};
 use crate::paper::jobs;
@@ -25,6 +26,20 @@ struct Compared {
     federation: Federation,
 }
 
+/// Rejects a name that denotes neither a protocol nor the program in the file.
+fn check_name(name: &str, federation: &Federation) -> Result<(), CommandError> {
+    let own = &federation.spec.protocol;
+    let mut names = compared();
+    names.extend(own.program().map(Program::name));
+    if names.contains(&name) {
+        return Ok(());
+    }
+    Err(CommandError::input(miette!(
+        help = one_of(name, &names),
+        "`{name}` is not a protocol that can be compared"
+    )))
+}
+
 /// Executes `faultline compare`.
 pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError> {
     let CompareArguments { file, protocols, seeds, seed, out, format, backend, resume, .. } = arguments;
@@ -37,8 +52,12 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     let source = files::read(file)?;
     let federation = source.parse()?;
     files::refuse_pause(&source.label, &federation)?;
-    let usual =
-        || ProtocolSpec::compared_by_default(&federation.spec.application).into_iter().map(str::to_owned);
+    for name in protocols {
+        check_name(name, &federation)?;
+    }
+    let program = federation.spec.protocol.program().map(|it| it.name().to_owned());
+    let known = ProtocolSpec::compared_by_default(&federation.spec.application);
+    let usual = || program.into_iter().chain(known.into_iter().map(str::to_owned));
     let settings = Settings {
         protocols: if protocols.is_empty() { usual().collect() } else { protocols.clone() },
         first_seed: seed.unwrap_or_else(|| federation.spec.seed()),

@@ -106,7 +106,14 @@ pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, CommandError
 /// Returns the federation to explore.
 fn subject(arguments: &ExploreArguments) -> Result<Federation, CommandError> {
     if let Some(file) = &arguments.file {
-        return files::read(file)?.parse();
+        let federation = files::read(file)?.parse()?;
+        if federation.spec.protocol.program().is_some() {
+            return Err(CommandError::input(miette!(
+                help = "search with `faultline fuzz --program FILE`, or write the protocol as a Rust crate (docs/protocols.md)",
+                "a program cannot be explored, because its state cannot be copied"
+            )));
+        }
+        return Ok(federation);
     }
     let of_defect = arguments.defect.map(|it| it.protocol());
     let usual = || names().next().expect("there are protocols");

@@ -73,7 +73,7 @@ use command_error::{CommandError, Exit};
 /// Tests a protocol in random federations with random faults. The protocol does not have to be part of the program.
 pub mod kit {
     pub use faultline_checker::Property;
-    pub use faultline_fuzz::{Candidate, SeedResult};
+    pub use faultline_fuzz::{Candidate, SeedResult, run_federation};
 }
 
 /// Returns the program with only the built-in protocols and applications.
@@ -125,6 +125,7 @@ impl Cli {
             ignore_file_size_signal();
             perform(command, memory)
         });
+        faultline_catalog::end_all();
         log.finish();
         match done {
             Ok(exit) => exit.into(),

@@ -22,6 +22,7 @@ pub(crate) fn run(arguments: &RunArguments, memory: Option<Size>) -> Result<Exit
     let RunArguments {
         file,
         backend: _,
+        fresh_programs: _,
         links: _,
         seed,
         repeat,

@@ -26,12 +26,28 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, CommandError> {
     let dir = located(arguments.dir.as_deref())?;
     let mut run = open(&dir)?;
     if arguments.resimulate {
+        permit_program(&run.manifest, arguments.run_programs)?;
         let repeated = run.compare_with_repetition(&mut Simulator::new(&mut ()));
         repeated.map_err(|error| CommandError::path("resimulate", &dir, error, "omit `--resimulate`"))?;
     }
     let recording = LocatedRecording::new(&dir, run, strictness(arguments.strict));
     recording.print(arguments.output)?;
     Ok(recording.exit())
+}
+
+/// Fails if the protocol of a recorded run is a program, unless the user permits that the program is started: a record may
+/// come from somebody else.
+pub(crate) fn permit_program(manifest: &Manifest, is_permitted: bool) -> Result<(), CommandError> {
+    let federation = faultline_api::parse("federation.yaml", manifest.federation.as_bytes());
+    match federation.ok().as_ref().and_then(|it| it.spec.protocol.program()) {
+        Some(program) if !is_permitted => Err(CommandError::input(miette!(
+            help =
+                "read the program in federation.yaml, and add `--run-programs` if it may run on this machine",
+            "the protocol of this run is a program, {}, which would be started",
+            program.name()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Returns the strictness of a judgement with or without `--strict`.

@@ -21,6 +21,7 @@ use miette::miette;
 
 use crate::arguments::{Format, ReplayArguments};
 use crate::command_error::{CommandError, Exit};
+use crate::recording::permit_program;
 use crate::{files, output};
 
 /// Executes `faultline replay`.
@@ -35,6 +36,7 @@ pub(crate) fn replay(arguments: &ReplayArguments) -> Result<Exit, CommandError> 
         let why = "it does not contain the inputs of its processes";
         return Err(CommandError::path("replay", &dir, why, HELP));
     }
+    permit_program(&manifest, arguments.run_programs)?;
     let nodes = nodes(arguments, &manifest)?;
     let federation = faultline_api::parse("federation.yaml", manifest.federation.as_bytes())
         .map_err(|rejected| CommandError::input(*rejected))?;

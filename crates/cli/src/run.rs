@@ -28,6 +28,9 @@ pub(crate) fn run(arguments: &RunArguments, memory: Option<Size>) -> Result<Exit
             LocalBackend::Processes { kernel: links(arguments)?, metrics: metrics(arguments)? }
         }
     };
+    if arguments.fresh_programs {
+        faultline_catalog::never_reuse();
+    }
     let source = Source::of(arguments.file.as_deref())?;
     let federation = source.parse()?;
     files::refuse_pause(&source.label, &federation)?;
@@ -63,10 +66,12 @@ pub(crate) fn run(arguments: &RunArguments, memory: Option<Size>) -> Result<Exit
 
 /// Rejects options that the backend would ignore.
 fn has_effect(arguments: &RunArguments) -> Result<(), CommandError> {
-    let RunArguments { backend, links, metrics, timeout, cluster, record, strict, .. } = arguments;
+    let RunArguments { backend, links, metrics, timeout, cluster, record, strict, fresh_programs, .. } =
+        arguments;
     let (local, pods) = (*backend == BackendName::Local, *backend == BackendName::Kubernetes);
     let ignored = [
         ("--metrics", metrics.is_some() && !local, "local"),
+        ("--fresh-programs", *fresh_programs && *backend != BackendName::Simulate, "simulate"),
         ("--timeout", timeout.is_some() && !pods, "kubernetes"),
         ("--namespace", cluster.namespace.is_some() && !pods, "kubernetes"),
         ("--context", cluster.context.is_some() && !pods, "kubernetes"),

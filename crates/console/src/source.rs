@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::flow::{pieces, with_file};
 use faultline_api::parse::Text;
-use faultline_api::resource::{ApplicationSpec, Qap};
+use faultline_api::resource::{ApplicationSpec, ProgramFile, ProtocolSpec, Qap};
 use faultline_api::samples::SAMPLES;
 use faultline_api::validate::similar;
 use faultline_api::{Federation, validate};
@@ -57,14 +57,15 @@ impl Source {
     fn with_files(self, path: &Path) -> Result<Source, CommandError> {
         // Few federations name other files, and parsing takes time.
         let contains = |word: &[u8]| self.bytes.windows(word.len()).any(|it| it == word);
-        if !contains(b"qap") && !contains(b"schedule") {
+        if ![&b"qap"[..], b"schedule", b"program"].into_iter().any(contains) {
             return Ok(self);
         }
         let Ok(mut federation) = faultline_api::parse(&self.label, &self.bytes) else { return Ok(self) };
         let dir = path.parent().unwrap_or(Path::new(""));
         let names_instance = read_instance(&mut federation, dir)?;
         let names_pieces = read_pieces(&mut federation, dir)?;
-        if !names_instance && !names_pieces {
+        let names_program = read_program(&mut federation, dir)?;
+        if !names_instance && !names_pieces && !names_program {
             return Ok(self);
         }
         let problems = validate(&federation);
@@ -122,6 +123,20 @@ fn read_pieces(federation: &mut Federation, dir: &Path) -> Result<bool, CommandE
         .map_err(|error| CommandError::input(miette!(help = help, "{}: {error}", file.display())))?;
     schedule.pieces = Some(all);
     Ok(true)
+}
+
+/// Replaces the names of a program's files with their content. Returns whether the federation names such files.
+fn read_program(federation: &mut Federation, dir: &Path) -> Result<bool, CommandError> {
+    let ProtocolSpec::Program(program) = &mut federation.spec.protocol else { return Ok(false) };
+    let mut names_files = false;
+    for ProgramFile { file, text } in program.files.values_mut() {
+        let Some(file) = file.take() else { continue };
+        let read =
+            read_with(&dir.join(file), "specify a file of the program, relative to the federation file")?;
+        *text = Some(read.strict_text()?.to_owned());
+        names_files = true;
+    }
+    Ok(names_files)
 }
 
 /// Reads a federation file, and the files that it names, if any.
@@ -192,6 +207,7 @@ fn bounded(from: impl Read) -> io::Result<Vec<u8>> {
 pub fn unfit(error: SetupError) -> CommandError {
     let help = match &error {
         SetupError::Federation(problems) => &problems[0].help,
+        SetupError::Program(problem) => &problem.help,
         _ => "change the file; `faultline samples` prints complete examples",
     };
     CommandError::input(miette!(help = help, "{error}"))

@@ -325,7 +325,8 @@ kinds! {
         Released
         Spilled
         RecoveryJoined
-        Drained;
+        Drained
+        Broke;
     supervisor:
         LifeStarted
         Begun

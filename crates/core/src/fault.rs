@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
-use crate::claim::{Claim, PhaseClaim};
+use crate::claim::{Breakage, Claim, PhaseClaim};
 use crate::fact::FactKind;
 use crate::id::{ClusterId, FaultNo, GroupId, JobNo, Life, ProcessId};
 use crate::image::ImageName;
@@ -244,6 +244,8 @@ pub enum Outcome {
     OutOfMemory(Arc<MemoryUse>),
     /// The code of a process panicked.
     Panicked(Arc<Panic>),
+    /// The program that acts as the protocol of a process can no longer do so.
+    Broken(Arc<Breakage>),
     /// In virtual time, processes acted without end at one instant.
     Stalled {
         /// The process that acted last.
@@ -257,7 +259,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// The names of all outcomes.
-    pub const NAMES: [&str; 8] = [
+    pub const NAMES: [&str; 9] = [
         "completed",
         "deadline",
         "interrupted",
@@ -265,6 +267,7 @@ impl Outcome {
         "notRepeated",
         "outOfMemory",
         "panicked",
+        "broken",
         "stalled",
     ];
 
@@ -275,6 +278,7 @@ impl Outcome {
                 Some(Outcome::Unrecoverable { group: *group, missing: missing.clone() })
             }
             Claim::Phase(PhaseClaim::NotRepeated { id, .. }) => Some(Outcome::NotRepeated { id: *id }),
+            Claim::Broke(breakage) => Some(Outcome::Broken(breakage.clone())),
             _ => None,
         }
     }
@@ -289,6 +293,7 @@ impl Outcome {
             Outcome::NotRepeated { .. } => "notRepeated",
             Outcome::OutOfMemory(_) => "outOfMemory",
             Outcome::Panicked(_) => "panicked",
+            Outcome::Broken(_) => "broken",
             Outcome::Stalled { .. } => "stalled",
         }
     }

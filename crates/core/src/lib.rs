@@ -43,7 +43,7 @@ pub mod protocol;
 pub mod time;
 
 pub use application::{Application, Digest, Job, Outbox, Progress};
-pub use claim::{Cause, Claim, PartitionClaim, PhaseClaim, Vectors};
+pub use claim::{Breakage, BreakageKind, Cause, Claim, PartitionClaim, PhaseClaim, Vectors};
 pub use counters::Counters;
 pub use fact::{Fact, FactKind, FactKinds, PlannedTask, TheftStep, Witness};
 pub use fault::{EndedBy, Fault, PlannedFault, StorageFate, Trigger};

@@ -208,6 +208,7 @@ impl Observed {
                 Some(Outcome::Unrecoverable { .. }) => UNRECOVERABLE,
                 Some(Outcome::NotRepeated { .. }) => "not repeated",
                 Some(Outcome::Panicked(_)) => "panicked",
+                Some(Outcome::Broken(_)) => "broken",
                 Some(Outcome::Stalled { .. }) => "stalled",
                 Some(Outcome::OutOfMemory(_)) => OUT_OF_MEMORY,
             },

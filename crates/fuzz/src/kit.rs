@@ -237,6 +237,18 @@ where
     }
 }
 
+/// Runs a federation once in virtual time, and judges it. The program must contain the federation's protocol.
+///
+/// # Errors
+///
+/// Returns an error if the federation cannot be set up.
+pub fn run_federation(federation: Federation, seed: u64) -> Result<SeedResult, SetupError> {
+    let Trial { scenario, manifest, trace, judgement, .. } =
+        trial::run(Scenario { seed, federation, defect: None })?;
+    let Scenario { federation, .. } = scenario;
+    Ok(SeedResult { seed, federation, judgement, repeats: true, manifest, trace })
+}
+
 /// Removes everything that loses or corrupts stored data.
 fn keep_storage(federation: &mut Federation) {
     let spec = &mut federation.spec;

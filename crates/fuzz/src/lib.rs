@@ -33,7 +33,7 @@ mod trial;
 pub use contract::{Difference, Differs, difference};
 pub use coverage::{BLOCK, Coverage, CoverageName, Observed, Shares, State};
 pub use directed::{Directions, MomentCoverage, MomentShares, directed_scenario, is_directed};
-pub use kit::{Candidate, SeedResult};
+pub use kit::{Candidate, SeedResult, run_federation};
 pub use scenario::{ProtocolName, Scenario, UnknownProtocol};
 pub use shrink::{Shrunk, Steps, shrink};
 pub use trial::{Trial, repeats, run, run_until_stopped, seed_under_way, stop_when};

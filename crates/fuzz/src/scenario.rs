@@ -43,12 +43,20 @@ impl Scenario {
         Scenario { seed, federation: generate::federation(seed, protocol.or(demanded)), defect }
     }
 
-    /// Sets parameters of a protocol from another crate. Has no effect on built-in protocols.
+    /// Creates the scenario of a seed under this protocol. Draws the shared options that the protocol sets.
+    pub fn under(seed: u64, protocol: &ProtocolSpec) -> Scenario {
+        Scenario { seed, federation: generate::federation_drawn(seed, protocol.clone()), defect: None }
+    }
+
+    /// Sets parameters of a protocol from another crate, or of a program. Has no effect on built-in protocols.
     #[must_use]
     pub fn set(mut self, parameters: &[(String, Value)]) -> Scenario {
-        if let ProtocolSpec::Custom(custom) = &mut self.federation.spec.protocol {
-            custom.parameters.extend(parameters.iter().cloned());
-        }
+        let own = match &mut self.federation.spec.protocol {
+            ProtocolSpec::Custom(custom) => &mut custom.parameters,
+            ProtocolSpec::Program(program) => &mut program.parameters,
+            _ => return self,
+        };
+        own.extend(parameters.iter().cloned());
         self
     }
 

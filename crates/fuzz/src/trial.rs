@@ -4,8 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use faultline_api::resource::ProtocolSpec;
-use faultline_catalog::SetupError;
+use faultline_catalog::{SetupError, with_fresh_executions};
 use faultline_checker::{Judgement, Property, Strictness};
 use faultline_core::fault::Outcome;
 use faultline_session::{Recording, Session, SimulationObserver, Simulator, UnjudgedRecording};
@@ -102,10 +101,8 @@ pub fn run_until_stopped(scenario: Scenario) -> Result<Trial, SetupError> {
 }
 
 fn run_observed(scenario: Scenario, observer: &mut dyn SimulationObserver) -> Result<Trial, SetupError> {
-    let strictness = match scenario.federation.spec.protocol {
-        ProtocolSpec::Custom(_) => Strictness::Lenient,
-        _ => Strictness::Strict,
-    };
+    let is_of_user = scenario.federation.spec.protocol.is_of_user();
+    let strictness = if is_of_user { Strictness::Lenient } else { Strictness::Strict };
     let judged = || played(&scenario, observer).map(|it| (it.stats, it.run.judge_as(strictness)));
     let (stats, Recording { manifest, trace, judgement }) = with_seed(scenario.seed, judged)?;
     Ok(Trial { scenario, stats, manifest, trace, judgement })
@@ -121,7 +118,9 @@ pub fn repeats(trial: &Trial) -> Result<Option<bool>, SetupError> {
     if is_out_of_memory(&trial.manifest) {
         return Ok(None);
     }
-    let UnjudgedRun { stats, run } = with_seed(trial.scenario.seed, || played(&trial.scenario, &mut Stop))?;
+    // An execution that serves several lives may remember an earlier one.
+    let again = || with_fresh_executions(|| played(&trial.scenario, &mut Stop));
+    let UnjudgedRun { stats, run } = with_seed(trial.scenario.seed, again)?;
     let is_equal =
         run.trace.streams == trial.trace.streams && run.manifest == trial.manifest && stats == trial.stats;
     Ok((!is_out_of_memory(&run.manifest)).then_some(is_equal))

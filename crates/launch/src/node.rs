@@ -59,6 +59,7 @@ impl<'a> Description<'a> {
 /// supervisor before it is set up.
 pub fn node(arguments: Vec<OsString>) -> Result<(), HostError> {
     let options = NodeOptions::parse(arguments)?;
+    faultline_catalog::host_in(options.program_dir());
     let input = NodeInput::read()?;
     let Description { seed, federation } =
         Description::from_bytes(&input.description).ok_or(HostError::Description)?;

@@ -206,7 +206,8 @@ fn remedy_of_loss(manifest: &Manifest) -> &'static str {
 }
 
 /// Describes why the run ended early: it was interrupted, exceeded its deadline, or reached its memory limit, a
-/// process panicked or acted without end, its program was not send-deterministic, or its record ends early. Returns `None` for any other outcome.
+/// process panicked or acted without end, the program that was its protocol broke its contract, its application was not
+/// send-deterministic, or its record ends early. Returns `None` for any other outcome.
 fn ended_early(timeline: &Timeline, manifest: &Manifest, names: &DisplayNames) -> Option<String> {
     // The run may have ended after its last fact. The end of a run that was cut short is unknown.
     let end = manifest.outcome.as_ref().map_or(timeline.end, |_| Time::ZERO + manifest.duration);
@@ -221,7 +222,7 @@ fn ended_early(timeline: &Timeline, manifest: &Manifest, names: &DisplayNames) -
         Some(Outcome::OutOfMemory(_)) => {
             Some(format!("The run ended at {end}, because the program reached its memory limit."))
         }
-        Some(Outcome::Panicked(_) | Outcome::Stalled { .. }) => {
+        Some(Outcome::Panicked(_) | Outcome::Broken(_) | Outcome::Stalled { .. }) => {
             let context = Context::from_manifest(manifest);
             Some(format!("The run ended at {end}: {}.", Breach::of_end(&context)?.sentence(&context)))
         }

@@ -30,7 +30,9 @@ mod simulator;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use faultline_api::Federation;
-use faultline_catalog::{Defect, Hosted, Setup, SetupError, Visitor, manifest, with_setup, with_valid};
+use faultline_catalog::{
+    Defect, Hosted, Setup, SetupError, Visitor, manifest, prepare_program, with_setup, with_valid,
+};
 use faultline_core::fault::Outcome;
 use faultline_trace::manifest::{BackendKind, Expected};
 use faultline_trace::{Bundle, BundleError, Manifest};
@@ -243,13 +245,15 @@ impl<'a> Session<'a> {
         manifest::draft(self.federation, self.text, setup, backend, self.started)
     }
 
-    /// Sets up a run, after checking that the federation's task-based program fits in the memory limit.
+    /// Sets up a run, after checking that the federation's task-based program fits in the memory limit, and that the
+    /// program that is its protocol can be started, if it has one.
     fn set_up_run<V: Visitor>(
         &self,
         memory: Option<MemoryBound>,
         visitor: V,
     ) -> Result<V::Output, SetupError> {
         check_program(self.federation, memory)?;
+        prepare_program(self.federation)?;
         self.set_up(visitor)
     }
 

@@ -222,6 +222,7 @@ impl Supervisor {
                 | FactKind::RolledBack
                 | FactKind::Unrecoverable
                 | FactKind::NotRepeated
+                | FactKind::Broke
                 | FactKind::Released
         ) || self.config.is_planned && matches!(kind, FactKind::Absorbed | FactKind::Ceded)
             || self.plan.waits_for(kind)

@@ -88,6 +88,7 @@ impl Extent {
                     missing.iter().all(|(name, asked)| process(&name.owner) && asked.iter().all(process))
                 }
                 Claim::Released { cluster: of } => cluster(of),
+                Claim::Broke(breakage) => process(&breakage.process),
                 Claim::Partition(PartitionClaim::RecoveryJoined { partition, .. }) => process(partition),
                 Claim::Partition(PartitionClaim::Drained { from, to, .. }) => process(from) && process(to),
                 _ => has_known_ends(fact),

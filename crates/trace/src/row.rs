@@ -289,7 +289,8 @@ impl Row {
             | Claim::Spilled { .. }
             | Claim::Protected
             | Claim::Released { .. }
-            | Claim::Unrecoverable { .. } => {}
+            | Claim::Unrecoverable { .. }
+            | Claim::Broke(_) => {}
         }
     }
 

@@ -104,6 +104,22 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
              cargo metadata --no-deps --format-version 1 --manifest-path my-protocol/Cargo.toml"),
     ),
     (
+        "docs/programs.md",
+        "faultline run again.yaml --backend simulate",
+        After("cp $REPOSITORY/examples/python/again.* ."),
+    ),
+    (
+        "docs/programs.md",
+        "faultline fuzz --program again.yaml --runs 100 --set acceptsStale=true",
+        // It finds the violation.
+        Run("faultline fuzz --program again.yaml --runs 100 --set acceptsStale=true; test $? -eq 1"),
+    ),
+    (
+        "README.md",
+        "faultline run examples/python/again.yaml",
+        After("mkdir -p examples; cp -r $REPOSITORY/examples/python examples"),
+    ),
+    (
         "README.md",
         "faultline traces fault_trace.json",
         After("cp $REPOSITORY/crates/failures/tests/data/tiny.json fault_trace.json"),

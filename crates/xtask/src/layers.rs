@@ -26,7 +26,7 @@ const LAYERS: &[&[&str]] = &[
     &["faultline-history"],
     &["faultline-checker", "faultline-conformance", "faultline-tc", "faultline-tls"],
     &["faultline-report"],
-    &["faultline-runtime", "faultline-sim"],
+    &["faultline-program", "faultline-runtime", "faultline-sim"],
     &["faultline-catalog", "faultline-client"],
     &["faultline-operator", "faultline-session"],
     &[

@@ -19,6 +19,7 @@ const REAL_TIME: &[&str] = &[
     "crates/client",
     "crates/console",
     "crates/kubectl",
+    "crates/program",
     "crates/runtime",
     "crates/runtime-tests",
     "crates/tls",

@@ -35,7 +35,7 @@ pub struct Custom {
 
 /// Tells API servers to keep fields that the definition does not describe. By default, they remove such
 /// fields.
-fn keep_parameters(schema: &mut Schema) {
+pub(super) fn keep_parameters(schema: &mut Schema) {
     schema.remove("additionalProperties");
     schema.insert("x-kubernetes-preserve-unknown-fields".to_owned(), true.into());
 }
@@ -182,15 +182,7 @@ impl Custom {
             Some(own) => own.iter().any(|it| it == name),
             None => set.contains_key(name),
         };
-        let Ok(Value::Object(new)) = serde_json::to_value(shared) else {
-            panic!("options have the form of an object")
-        };
-        for name in SHARED.into_iter().filter(|it| has(it, &self.parameters)).collect::<Vec<_>>() {
-            match new.get(name) {
-                Some(value) => drop(self.parameters.insert(name.to_owned(), value.clone())),
-                None => drop(self.parameters.remove(name)),
-            }
-        }
+        set_shared(&mut self.parameters, shared, has);
     }
 
     /// Returns the shared options with the protocol's own defaults filled in; `None` if the protocol has no
@@ -198,13 +190,7 @@ impl Custom {
     pub(super) fn checkpointing(&self) -> Option<Checkpointing> {
         let known = protocol(&self.name)?;
         let all = (known.parameters.complete)(&self.parameters).ok()?;
-        let stated = shared_options(&all);
-        Some(Checkpointing {
-            every: stated.checkpoint_every?.0,
-            collect_every: stated.collect_every.and_then(|it| it.0),
-            replicas: stated.replicas.unwrap_or(0),
-            replicate_to: stated.replicate_to.unwrap_or_default(),
-        })
+        shared_options(&all).checkpointing()
     }
 
     /// Returns what the protocol declares in this federation; `None` if it is not registered or its parameters are
@@ -284,8 +270,25 @@ impl Custom {
     }
 }
 
-fn shared_options(parameters: &Parameters) -> SharedOptions {
+pub(super) fn shared_options(parameters: &Parameters) -> SharedOptions {
     serde_json::from_value(Value::Object(parameters.clone())).unwrap_or_default()
+}
+
+/// Changes the shared parameters that the protocol has.
+pub(super) fn set_shared(
+    parameters: &mut Parameters,
+    shared: &SharedOptions,
+    has: impl Fn(&str, &Parameters) -> bool,
+) {
+    let Ok(Value::Object(new)) = serde_json::to_value(shared) else {
+        panic!("options have the form of an object")
+    };
+    for name in SHARED.into_iter().filter(|it| has(it, parameters)).collect::<Vec<_>>() {
+        match new.get(name) {
+            Some(value) => drop(parameters.insert(name.to_owned(), value.clone())),
+            None => drop(parameters.remove(name)),
+        }
+    }
 }
 
 /// Adds the parameters of registered protocols and applications to the schema of a file.

@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 
 use faultline_core::{Role, Scope, Span};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::application::{ApplicationSpec, Family};
 use super::custom::{self, Custom};
+use super::program::Program;
 use super::protocol::{
     Cck, Checkpointing, Coordinated, Coordination, Forcing, Hc3i, Hydee, Independent, ProtocolSpec,
     ReplicateTo, Satin, Sel, Tic, Unprotected,
@@ -16,7 +18,8 @@ use super::{FederationSpec, MAX_SERVERS};
 use crate::quantity::{Duration, Period, Size};
 
 /// What a re-execution must repeat so that a protocol can protect the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Demand {
     /// No repetition is required.
     Nothing,
@@ -28,7 +31,8 @@ pub enum Demand {
 }
 
 /// Which messages a protocol logs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Logs {
     /// No messages.
     Nothing,
@@ -39,7 +43,8 @@ pub enum Logs {
 }
 
 /// When a protocol removes the parts and log entries that no recovery can need.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Collection {
     /// Never, or at times that do not follow from the options.
     Unspecified,
@@ -65,6 +70,7 @@ pub enum Options {
     Cck(Cck),
     Unprotected(Unprotected),
     Custom(Custom),
+    Program(Program),
 }
 
 /// Options that several protocols share; `None` or empty if the file does not set them. A protocol ignores those that
@@ -90,6 +96,19 @@ pub struct SharedOptions {
     /// Maximum size of the message log in a process's memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_memory: Option<Size>,
+}
+
+impl SharedOptions {
+    /// Returns the checkpoint options of a protocol that has exactly these parameters; `None` if it has no
+    /// `checkpointEvery`.
+    pub(super) fn checkpointing(&self) -> Option<Checkpointing> {
+        Some(Checkpointing {
+            every: self.checkpoint_every?.0,
+            collect_every: self.collect_every.and_then(|it| it.0),
+            replicas: self.replicas.unwrap_or(0),
+            replicate_to: self.replicate_to.unwrap_or_default(),
+        })
+    }
 }
 
 /// A row of the table.
@@ -127,6 +146,7 @@ macro_rules! known {
                 match self {
                     $(ProtocolSpec::$variant(_) => $name,)*
                     ProtocolSpec::Custom(it) => &it.name,
+                    ProtocolSpec::Program(it) => it.name(),
                 }
             }
 
@@ -135,6 +155,7 @@ macro_rules! known {
                 match self {
                     $(ProtocolSpec::$variant(it) => Options::$options(it.clone()),)*
                     ProtocolSpec::Custom(it) => Options::Custom(it.clone()),
+                    ProtocolSpec::Program(it) => Options::Program(it.clone()),
                 }
             }
 
@@ -148,6 +169,7 @@ macro_rules! known {
                 match (self, options) {
                     $((ProtocolSpec::$variant(_), Options::$options(it)) => ProtocolSpec::$variant(it),)*
                     (ProtocolSpec::Custom(_), Options::Custom(it)) => ProtocolSpec::Custom(it),
+                    (ProtocolSpec::Program(_), Options::Program(it)) => ProtocolSpec::Program(it),
                     (_, options) => panic!("{} does not have the options {options:?}", self.name()),
                 }
             }
@@ -218,6 +240,7 @@ impl ProtocolSpec {
     pub fn field(&self) -> &str {
         match self {
             ProtocolSpec::Custom(_) => "custom",
+            ProtocolSpec::Program(_) => "program",
             _ => self.name(),
         }
     }
@@ -320,20 +343,43 @@ impl ProtocolSpec {
         self.demand() == Demand::AnyOrder
     }
 
+    /// Returns whether the protocol comes from another crate, or is a program. Searches judge it leniently, and know
+    /// nothing else about it.
+    pub fn is_of_user(&self) -> bool {
+        matches!(self, ProtocolSpec::Custom(_) | ProtocolSpec::Program(_))
+    }
+
+    /// Returns the program, if the protocol is one.
+    pub fn program(&self) -> Option<&Program> {
+        match self {
+            ProtocolSpec::Program(program) => Some(program),
+            _ => None,
+        }
+    }
+
     /// Returns what the protocol requires of an application.
     pub fn demand(&self) -> Demand {
+        if let Some(program) = self.program() {
+            return program.demand();
+        }
         let custom = || self.known_custom().map(|it| it.demand);
         self.known().map(|it| it.demand).or_else(custom).unwrap_or(Demand::Nothing)
     }
 
     /// Returns which messages the protocol logs.
     pub fn logs(&self) -> Logs {
+        if let Some(program) = self.program() {
+            return program.logs.unwrap_or(Logs::Nothing);
+        }
         let custom = || self.known_custom().map(|it| it.logs);
         self.known().map(|it| it.logs).or_else(custom).unwrap_or(Logs::Nothing)
     }
 
     /// Returns when the protocol collects garbage.
     pub fn collection(&self) -> Collection {
+        if let Some(program) = self.program() {
+            return program.collection.unwrap_or(Collection::Unspecified);
+        }
         let custom = || self.known_custom().map(|it| it.collection);
         self.known().map(|it| it.collection).or_else(custom).unwrap_or(Collection::Unspecified)
     }
@@ -360,6 +406,7 @@ impl ProtocolSpec {
         let collect_every = match options {
             Options::Satin(_) | Options::Unprotected(_) => return None,
             Options::Custom(it) => return it.checkpointing(),
+            Options::Program(it) => return it.checkpointing(),
             // Garbage collection follows each checkpoint, so it needs no timer.
             Options::Hydee(_) | Options::Tic(_) | Options::Sel(_) | Options::Cck(_) => None,
             Options::Hc3i(_) | Options::Independent(_) | Options::Coordinated(_) => {
@@ -381,6 +428,7 @@ impl FederationSpec {
     pub fn extra_processes(&self) -> Vec<Role> {
         match &self.protocol {
             ProtocolSpec::Custom(it) => it.declared(self).map(|it| it.extra_processes).unwrap_or_default(),
+            ProtocolSpec::Program(_) => Vec::new(),
             built_in => built_in.extra_processes(),
         }
     }
@@ -390,6 +438,7 @@ impl FederationSpec {
     pub fn scope(&self) -> Option<Scope> {
         match &self.protocol {
             ProtocolSpec::Custom(it) => it.declared(self).map(|it| it.promises.scope),
+            ProtocolSpec::Program(it) => Some(it.scope),
             built_in => built_in.known().map(|it| it.scope),
         }
     }
@@ -451,12 +500,15 @@ impl Options {
             },
             Options::Satin(Satin {}) | Options::Unprotected(Unprotected {}) => SharedOptions::default(),
             Options::Custom(it) => it.shared_options(),
+            Options::Program(it) => it.shared_options(),
         }
     }
 
     fn set_shared_options(&mut self, shared: SharedOptions) {
-        if let Options::Custom(it) = self {
-            return it.set_shared_options(&shared);
+        match self {
+            Options::Custom(it) => return it.set_shared_options(&shared),
+            Options::Program(it) => return it.set_shared_options(&shared),
+            _ => {}
         }
         let SharedOptions {
             checkpoint_every,
@@ -503,7 +555,8 @@ impl Options {
                 let tau = checkpoint_every.and_then(|it| it.0).map(Duration);
                 *it = Cck { tau, replicas, replicate_to, ..it.clone() };
             }
-            Options::Satin(Satin {}) | Options::Unprotected(Unprotected {}) | Options::Custom(_) => {}
+            Options::Satin(Satin {}) | Options::Unprotected(Unprotected {}) => {}
+            Options::Custom(_) | Options::Program(_) => {}
         }
     }
 }

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::custom::Custom;
+use super::program::Program;
 use crate::quantity::{Duration, Period, Size};
 
 /// The protocol that protects the application.
@@ -56,6 +57,8 @@ pub enum ProtocolSpec {
     None(Unprotected),
     /// A protocol from another crate. The program that runs the federation must contain it.
     Custom(Custom),
+    /// A program in any language that speaks a simple contract (docs/programs.md). Records contain the program.
+    Program(Program),
 }
 
 /// Options of HC3I.

@@ -304,6 +304,9 @@ impl<'a> Check<'a> {
             self.sized &= problem.is_none();
             self.custom(&path, problem);
         }
+        if let Some(program) = self.spec.protocol.program() {
+            self.custom(&path, program.problem());
+        }
         let Some(checkpointing) = self.spec.protocol.checkpointing() else { return };
         let has_tau =
             matches!(self.spec.protocol, ProtocolSpec::Tic(_) | ProtocolSpec::Sel(_) | ProtocolSpec::Cck(_));

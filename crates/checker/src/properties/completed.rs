@@ -1,8 +1,10 @@
 //! The run completed. If the supervisor reports this, every rank that has not left or failed permanently must
 //! be alive and, unless it runs tasks, must have a result in its last state.
 
+use std::sync::Arc;
+
 use faultline_core::fault::Outcome;
-use faultline_core::{Claim, Fact, FactNo, ImageName, Life, PhaseClaim, ProcessId};
+use faultline_core::{Breakage, Claim, Fact, FactNo, ImageName, Life, PhaseClaim, ProcessId};
 
 use crate::finding::{Breach, Findings, Gap, MissingPart};
 use crate::judgement::Property;
@@ -37,11 +39,23 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             }
         }
         Some(Outcome::OutOfMemory(used)) => finding.unjudged(Gap::OutOfMemory(used.clone())),
+        Some(Outcome::Broken(breakage)) => check_program(history, &mut finding, breakage),
         // Properties of their own report these violations.
         Some(Outcome::Panicked(_) | Outcome::Stalled { .. }) => {}
         None => finding.unjudged(Gap::CutShort),
     }
     finding
+}
+
+/// Reports a program that can no longer act as a protocol. If the machine may be the cause, nothing is judged.
+fn check_program(history: &History<'_>, finding: &mut Findings, breakage: &Arc<Breakage>) {
+    let is_it = |claim: &Claim| matches!(claim, Claim::Broke(of) if of == breakage);
+    match history.claims.iter().find(|it| is_it(it.claim)) {
+        Some(claimed) if breakage.kind.is_violation() => {
+            finding.violated([history.source(claimed.at)], Breach::Broke(breakage.clone()));
+        }
+        _ => finding.unjudged(Gap::Broke(breakage.clone())),
+    }
 }
 
 /// Checks that, when the supervisor reports that the run has completed, every rank that has not left or failed
@@ -74,8 +88,25 @@ mod tests {
     use crate::testing::finds;
     use crate::testing::{Run, check_alone, p};
     use faultline_core::fault::MemoryUse;
-    use faultline_core::{Digest, EndedBy, GroupId, StorageFate};
-    use std::sync::Arc;
+    use faultline_core::{BreakageKind, Digest, EndedBy, GroupId, StorageFate};
+
+    #[test]
+    fn a_program_that_broke_its_contract_violates_and_a_silent_one_is_not_judged() {
+        for (kind, is_violation) in [(BreakageKind::Contract, true), (BreakageKind::Silent, false)] {
+            let mut run = Run::new(&[&[0], &[1]]);
+            let (program, what, log) = ("a.py".into(), "broke its contract".into(), ["Oh".into()].into());
+            let breakage = Arc::new(Breakage { process: p(1), life: Life(1), program, kind, what, log });
+            run.context.outcome = Some(Outcome::Broken(breakage.clone()));
+            assert_eq!(check_alone(check, &run).open, Some(Gap::Broke(breakage.clone())), "no claim");
+            run.claim(1, Claim::Broke(breakage.clone()));
+            let finding = check_alone(check, &run);
+            assert_eq!(finding.violation_count() == 1, is_violation);
+            if is_violation {
+                let text = finding.wrong()[0].sentence(&run.context);
+                assert!(text.ends_with("(a.py, life 1) broke its contract; its log ends with: Oh"), "{text}");
+            }
+        }
+    }
 
     #[test]
     fn a_program_that_is_not_deterministic_is_refused() {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use faultline_api::resource::ProtocolSpec;
 use faultline_checker::{Context, Property, Violation};
 use faultline_console::place::{ACTION, Claim, check_free, remove_record, write_record};
 use faultline_fuzz::{Observed, Scenario, Steps, Trial, shrink as shrink_scenario};
@@ -13,7 +14,7 @@ use faultline_session::UnjudgedRecording;
 use faultline_trace::{Bundle, Manifest, shell_word};
 use serde::Serialize;
 
-use super::summary;
+use super::{Drawn, summary};
 use crate::arguments::FuzzArguments;
 use crate::command_error::CommandError;
 use crate::files;
@@ -48,11 +49,12 @@ pub(crate) struct Finding {
 pub(crate) fn shrink(
     found: &Observed,
     arguments: &FuzzArguments,
+    program: Option<&ProtocolSpec>,
     interrupted: &AtomicBool,
 ) -> Result<Finding, CommandError> {
     let scenario = match &found.directed {
         Some(scenario) => Scenario::clone(scenario),
-        None => Scenario::new(found.seed, arguments.protocol, arguments.defect).set(&arguments.set),
+        None => Drawn::new(arguments, program, arguments.defect).scenario(found.seed),
     };
     let property = found.decisive_violation().or(found.violated.first().copied());
     let mut is_interrupted = false;

@@ -7,15 +7,18 @@ mod search;
 mod summary;
 mod table;
 
+use std::path::Path;
 use std::sync::{Mutex, Once, PoisonError};
 
-use faultline_catalog::defect;
+use faultline_api::resource::ProtocolSpec;
+use faultline_catalog::{Defect, defect};
 use faultline_checker::Verdict;
 use faultline_fuzz::{ProtocolName, Scenario, Shares, run, seed_under_way, stop_when};
 use faultline_session::panics::{end_if_violated, is_caught};
 use faultline_trace::shell_word;
 use miette::miette;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::arguments::{Format, FuzzArguments};
 use crate::command_error::{CommandError, Exit};
@@ -38,8 +41,9 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
         let scenario = Scenario { seed, federation, defect: arguments.defect };
         return one(scenario, arguments.format);
     }
-    let of_other_crate = |it: ProtocolName| it.is_custom();
-    if !arguments.set.is_empty() && !arguments.protocol.is_some_and(of_other_crate) {
+    let program = arguments.program.as_deref().map(program).transpose()?;
+    let is_of_user = program.is_some() || arguments.protocol.is_some_and(ProtocolName::is_custom);
+    if !arguments.set.is_empty() && !is_of_user {
         return Err(CommandError::input(miette!(
             help = "set the option of a built-in protocol in a file, and use `--file`",
             "`--set` has no effect on a built-in protocol"
@@ -52,12 +56,14 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
     }
     let _claim = finding::claim_out(arguments)?;
     let mut search = Search::new(arguments, arguments.defect, &interrupted);
+    search.program.clone_from(&program);
     if arguments.resume {
         search.resume()?;
     }
     search.is_kept = true;
     let found = search.first()?;
-    let finding = found.map(|trial| finding::shrink(&trial, arguments, &interrupted)).transpose()?;
+    let shrink = |trial| finding::shrink(&trial, arguments, program.as_ref(), &interrupted);
+    let finding = found.map(shrink).transpose()?;
     let kept = search.keep(finding.as_ref())?;
     let report = Report::new(&search, finding.as_ref());
     output::print(&match arguments.format {
@@ -66,6 +72,46 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
     })?;
     kept.iter().for_each(output::note);
     Ok(report.verdict.into())
+}
+
+/// Returns the protocol in a file, which must be a program.
+fn program(file: &Path) -> Result<ProtocolSpec, CommandError> {
+    let source = files::read(file)?;
+    let protocol = source.parse()?.spec.protocol;
+    if protocol.program().is_some() {
+        return Ok(protocol);
+    }
+    Err(CommandError::input(miette!(
+        help =
+            format!("use `--protocol {}`, or name a file with `protocol: {{ program: … }}`", protocol.name()),
+        "the protocol in {} is not a program",
+        source.label
+    )))
+}
+
+/// What determines the scenarios of a search, apart from their seeds.
+#[derive(Clone)]
+struct Drawn {
+    protocol: Option<ProtocolName>,
+    program: Option<ProtocolSpec>,
+    set: Vec<(String, Value)>,
+    defect: Option<Defect>,
+}
+
+impl Drawn {
+    fn new(arguments: &FuzzArguments, program: Option<&ProtocolSpec>, defect: Option<Defect>) -> Drawn {
+        let FuzzArguments { protocol, set, .. } = arguments;
+        Drawn { protocol: *protocol, program: program.cloned(), set: set.clone(), defect }
+    }
+
+    /// Returns the scenario of a seed, unless it is a directed one.
+    fn scenario(&self, seed: u64) -> Scenario {
+        let scenario = match &self.program {
+            Some(program) => Scenario::under(seed, program),
+            None => Scenario::new(seed, self.protocol, self.defect),
+        };
+        scenario.set(&self.set)
+    }
 }
 
 /// Runs the scenario of a file, and prints the result.

@@ -11,6 +11,7 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use faultline_api::resource::ProtocolSpec;
 use faultline_catalog::{Defect, SetupError};
 use faultline_console::place::RUNS;
 use faultline_fuzz::{
@@ -24,8 +25,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::finding::Finding;
-use super::print_seed_on_panic;
 use super::summary::SearchProgress;
+use super::{Drawn, print_seed_on_panic};
 use crate::arguments::FuzzArguments;
 use crate::command_error::CommandError;
 use crate::files;
@@ -52,6 +53,8 @@ pub(super) struct Search<'a> {
     /// The number of schedules run before this search was resumed.
     pub(super) before: u64,
     pub(super) took: Duration,
+    /// The program under which all schedules run, if the search is for one.
+    pub(super) program: Option<ProtocolSpec>,
     /// Whether the state of the search is saved while it runs.
     pub(super) is_kept: bool,
     /// The title shown with the progress.
@@ -101,6 +104,7 @@ impl<'a> Search<'a> {
             coverage: Coverage::default(),
             before: 0,
             took: Duration::ZERO,
+            program: None,
             is_kept: false,
             title: defect.map(|it| it.to_string()).unwrap_or_default(),
             before_last: None,
@@ -234,7 +238,11 @@ impl<'a> Search<'a> {
 
     fn searched(&self) -> Searched {
         Searched {
-            protocol: self.arguments.protocol.map(|it| it.name().to_owned()),
+            protocol: self
+                .program
+                .as_ref()
+                .map_or_else(|| self.arguments.protocol.map(|it| it.name()), |it| Some(it.name()))
+                .map(str::to_owned),
             set: self.arguments.set.clone(),
             defect: self.defect.map(|it| it.to_string()),
             first_seed: self.first_seed,
@@ -247,6 +255,9 @@ impl<'a> Search<'a> {
         let mut options = String::from(" --runs 1");
         if let Some(protocol) = self.arguments.protocol {
             options += &format!(" --protocol {}", protocol.name());
+        }
+        if let Some(program) = &self.arguments.program {
+            options += &format!(" --program {}", shell_word(&program.display().to_string()));
         }
         if let Some(defect) = self.defect {
             options += &format!(" --defect {defect}");
@@ -268,18 +279,19 @@ impl<'a> Search<'a> {
         let begin = self.first_seed.saturating_add(self.before);
         let left = runs.saturating_sub(self.before);
         let mut ticker = SearchProgress::new(arguments, self.before, &self.title);
-        let is_custom = arguments.protocol.is_some_and(ProtocolName::is_custom);
+        let is_custom = self.program.is_some() || arguments.protocol.is_some_and(ProtocolName::is_custom);
         let is_directed = move |seed| defect.is_none() && !is_custom && is_directed(seed);
         let options = self.repeat_options();
         print_seed_on_panic(move |seed| (!is_directed(seed)).then(|| options.clone()));
-        let (protocol, twice, set) = (arguments.protocol, arguments.twice, arguments.set.clone());
+        let (protocol, twice) = (arguments.protocol, arguments.twice);
+        let drawn = Drawn::new(arguments, self.program.as_ref(), defect);
         let work = move |seed, steering: &MomentCoverage| {
             if is_directed(seed) {
                 let scenario = directed_scenario(seed, protocol, steering)?;
                 let observed = observe(scenario.clone(), twice)?;
                 return Ok(observed.of_directed(scenario));
             }
-            observe(Scenario::new(seed, protocol, defect).set(&set), twice)
+            observe(drawn.scenario(seed), twice)
         };
         let work = Arc::new(work);
         let kept = self.is_kept.then(|| (self.kept(), self.head()));

@@ -15,6 +15,7 @@ mod local;
 mod paper;
 mod planned;
 mod plugin;
+mod programs;
 mod replay;
 mod same_judgement;
 mod simulate;

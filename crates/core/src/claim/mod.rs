@@ -7,9 +7,11 @@
 //! | --- | --- |
 //! | [`partitions`] | recover partitions, to which tasks are assigned in advance |
 //! | [`phases`] | use phases to restore the order of messages in a re-execution |
+//! | [`programs`] | are programs of the user, whose host makes the claim |
 
 pub mod partitions;
 pub mod phases;
+pub mod programs;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -25,6 +27,7 @@ use crate::names::{RunNames, checkpoint};
 use crate::time::Span;
 pub use partitions::PartitionClaim;
 pub use phases::PhaseClaim;
+pub use programs::{Breakage, BreakageKind};
 
 /// The dependencies of a group's checkpoint on other groups: one vector decides which checkpoints are forced, the other
 /// which groups roll back (HC3I, section 3.2 and finding 5 of the errata). Empty under protocols that need neither.
@@ -163,6 +166,8 @@ pub enum Claim {
     Partition(PartitionClaim),
     /// A claim about the phases of messages in a re-execution.
     Phase(PhaseClaim),
+    /// The program that acts as the protocol of this process broke its contract, ended, or does not reply.
+    Broke(Arc<Breakage>),
 }
 
 impl Claim {
@@ -184,6 +189,7 @@ impl Claim {
             Claim::Spilled { .. } => FactKind::Spilled,
             Claim::Partition(claim) => claim.kind(),
             Claim::Phase(claim) => claim.kind(),
+            Claim::Broke(_) => FactKind::Broke,
         }
     }
 
@@ -269,6 +275,7 @@ impl Claim {
             }
             Claim::Partition(claim) => claim.describe(names, f),
             Claim::Phase(claim) => claim.describe(names, f),
+            Claim::Broke(breakage) => breakage.describe(f),
         }
     }
 }

@@ -74,6 +74,11 @@ pub(crate) fn federation_under(seed: u64, protocol: ProtocolSpec) -> Federation 
     federation_with(seed, Some(Subject::fixed(protocol)))
 }
 
+/// Returns the random federation of a seed under this protocol. Draws the shared options that the protocol sets.
+pub(crate) fn federation_drawn(seed: u64, protocol: ProtocolSpec) -> Federation {
+    federation_with(seed, Some(Subject { is_fixed: false, ..Subject::fixed(protocol) }))
+}
+
 /// Returns the random federation of a seed for a protocol that no file can name, given its promises and the roles of
 /// the processes outside the clusters. The protocol in the federation is `none`.
 pub(crate) fn federation_promised(seed: u64, promises: Promises, extra: Vec<Role>) -> Federation {

@@ -398,7 +398,7 @@ fn protocol(spec: &FederationSpec) -> Smaller {
             }
             smaller
         }
-        Options::Satin(_) | Options::Unprotected(_) | Options::Custom(_) => Vec::new(),
+        Options::Satin(_) | Options::Unprotected(_) | Options::Custom(_) | Options::Program(_) => Vec::new(),
     }
 }
 

@@ -13,7 +13,7 @@ use faultline_core::{Boot, Life, ProcessId, Span, StorageFate};
 use faultline_shaper::Kernel;
 use faultline_tc::namespace::Hub;
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -77,7 +77,8 @@ impl Children {
             return Ok(false);
         }
         child.killed.set(child.killed.get() || signal == Signal::SIGKILL);
-        match kill(child.pid, signal) {
+        // A program that acts as the child's protocol belongs to the child's group.
+        match killpg(child.pid, signal) {
             Ok(()) | Err(Errno::ESRCH) => Ok(true),
             Err(source) => Err(RunError::Signal { process, source }),
         }
@@ -139,7 +140,7 @@ impl PlaceBackend for Children {
             None => command.spawn(),
         };
         let mut child = spawned.map_err(|source| RunError::Launch { program: program.clone(), source })?;
-        let pid = child.id().expect("the child has not been reaped");
+        let pid = Pid::from_raw(child.id().expect("the child has not been reaped").cast_signed());
         let mut stdin = child.stdin.take().expect("standard input is piped");
         let secret = self.place_context.keys.of(process).expect("every process has a key");
         let input = NodeInput::bytes(secret, &self.place_context.description);
@@ -153,12 +154,14 @@ impl PlaceBackend for Children {
         let (host_events, is_ordered) = (self.place_context.host_events.clone(), killed.clone());
         tokio::task::spawn_local(async move {
             let status = child.wait().await.expect("a child can be waited for");
+            // A program that does not end with its input has survived the child.
+            let _ = killpg(pid, Signal::SIGKILL);
             exit.send_replace(Some(status));
             let is_expected = is_ordered.get() && is_by_kill(status);
             let unexpected_end = (!is_expected).then(|| (status.to_string(), last_output(&log_path)));
             host_events.put(HostEvent::Ended { process, life, unexpected_end });
         });
-        self.children.insert((process, life), Child { pid: Pid::from_raw(pid as i32), exited, killed });
+        self.children.insert((process, life), Child { pid, exited, killed });
         Ok(())
     }
 

@@ -162,6 +162,11 @@ impl NodeOptions {
         })
     }
 
+    /// Returns the directory for the files of a program that acts as the process's protocol.
+    pub fn program_dir(&self) -> PathBuf {
+        self.run_dir.join("programs").join(format!("{}-{}", self.process.0, self.life.0))
+    }
+
     /// Returns the arguments of the command that starts this node.
     pub fn to_args(&self) -> Vec<OsString> {
         let pairs: [(&str, OsString); 7] = [

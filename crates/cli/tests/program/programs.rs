@@ -1,0 +1,177 @@
+//! Tests of protocols that are programs, on the simulator and on real processes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use predicates::prelude::*;
+use predicates::str::contains;
+use serde_json::Value;
+
+use crate::common::{TestDirectory, passes_but_for_links, says, signal, small, wait_until};
+
+/// Returns the path of a file in the repository.
+fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+/// Copies the example into a directory, with a short run.
+fn again(place: &TestDirectory) -> String {
+    for name in ["again.py", "again.yaml"] {
+        place.write(name, fs::read(repository("examples/python").join(name)).unwrap());
+    }
+    fs::read_to_string(place.path("again.yaml")).unwrap()
+}
+
+/// Returns a federation whose program misbehaves in this way on its first message.
+fn bad(place: &TestDirectory, bad: &str) -> String {
+    place.write("bad.py", fs::read(repository("crates/program/tests/bad/bad.py")).unwrap());
+    // On a busy machine, other programs may take longer to answer.
+    let within = if bad == "hangs" { "1s" } else { "30s" };
+    let options = format!("env: {{ BAD: {bad} }}\n      answerWithin: {within}");
+    let changes = [
+        ("command: [python3, again.py]", "command: [python3, bad.py]"),
+        ("files: { again.py: { file: again.py } }", "files: { bad.py: { file: bad.py } }"),
+        ("parameters: { acceptsStale: false }", &options),
+    ];
+    changes.iter().fold(again(place), |text, (old, new)| {
+        assert!(text.contains(old), "{old}");
+        text.replace(old, new)
+    })
+}
+
+#[test]
+fn the_example_in_the_guide_is_the_file() {
+    let guide = fs::read_to_string(repository("docs/programs.md")).unwrap();
+    let code = fs::read_to_string(repository("examples/python/again.py")).unwrap();
+    assert!(guide.contains(&format!("```python\n{code}```")));
+    let file = fs::read_to_string(repository("examples/python/again.yaml")).unwrap();
+    let (_, spec) = file.split_once('\n').unwrap();
+    assert!(guide.contains(&format!("```yaml\n{spec}```")));
+}
+
+#[test]
+fn a_program_recovers_in_virtual_time_and_its_record_needs_no_other_file() {
+    let place = TestDirectory::new();
+    let text = again(&place);
+    let (json, code) = place.run("again.yaml", "simulate", &text, "run");
+    assert_eq!(
+        (code, &json["verdict"], &json["run"]["protocol"]),
+        (Some(0), &"pass".into(), &"again.py".into()),
+        "{json}"
+    );
+    let run = ["run", "again.yaml", "--backend", "simulate", "--fresh-programs", "--out", "fresh"];
+    place.faultline(run).assert().code(0);
+    let facts = |dir: &str| place.faultline(["export", dir]).output().unwrap().stdout;
+    assert_eq!(facts("run"), facts("fresh"));
+    fs::remove_file(place.path("again.py")).unwrap();
+    for command in ["check", "explain", "report"] {
+        place.faultline([command, "run"]).env("PATH", "").assert().code(0);
+    }
+    let refused = place.faultline(["check", "run", "--resimulate"]).assert().code(2);
+    refused.stderr(says("the protocol of this run is a program, again.py").and(contains("--run-programs")));
+    place.faultline(["check", "run", "--resimulate", "--run-programs"]).assert().code(0);
+    assert_eq!(place.processes(), [] as [String; 0]);
+}
+
+#[test]
+fn a_program_recovers_on_real_processes() {
+    let place = TestDirectory::new();
+    let text = again(&place);
+    let (json, code) = place.run("again.yaml", "local", &text, "run");
+    assert_eq!(code, Some(if passes_but_for_links(&json) { 0 } else { 3 }));
+    assert_eq!(json["faults"][0]["state"], "effective", "{json}");
+    assert_eq!(place.processes(), [] as [String; 0]);
+}
+
+#[test]
+fn nothing_remains_of_a_run_that_is_killed() {
+    let place = TestDirectory::new();
+    again(&place);
+    for name in ["KILL", "INT"] {
+        let mut run = Command::new(env!("CARGO_BIN_EXE_faultline"));
+        run.args(["run", "again.yaml", "--out", name]).current_dir(place.dir());
+        let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let programs = || place.processes().iter().filter(|it| it.contains("again.py")).count();
+        wait_until(|| programs() == 4, || format!("not all programs run: {:?}", place.processes()));
+        signal(&run, name);
+        run.wait().unwrap();
+        place.wait_until_empty();
+    }
+}
+
+#[test]
+fn a_command_that_cannot_be_started_is_an_error() {
+    let place = TestDirectory::new();
+    place.write("unknown.yaml", again(&place).replace("python3", "pyhton3"));
+    for backend in ["simulate", "local"] {
+        let run = place.faultline(["run", "unknown.yaml", "--backend", backend]).assert().code(2);
+        run.stderr(says("again.py cannot be started: `pyhton3` was not found").and(says("is it in PATH?")));
+    }
+    place.write("future.yaml", bad(&place, "future"));
+    let run = place.faultline(["run", "future.yaml", "--backend", "simulate"]).assert().code(2);
+    run.stderr(says("bad.py speaks version 2 of the contract; this Faultline speaks 1"));
+    // Validation starts nothing.
+    place.faultline(["validate", "unknown.yaml"]).assert().code(0);
+}
+
+#[test]
+fn a_broken_contract_fails_and_silence_does_not() {
+    let place = TestDirectory::new();
+    let of_event = "broke the contract at event ";
+    for (how, backends, code, says) in [
+        (
+            "prints",
+            &["simulate", "local"][..],
+            1,
+            "(`received`): its reply is not a JSON object: `DEBUG got it`",
+        ),
+        ("raises", &["simulate", "local"], 1, "its log ends with: Traceback (most recent call last)"),
+        ("held", &["simulate"], 1, "action 2 (`deliver`): the application is held since event "),
+        ("forks", &["local"], 1, of_event),
+        ("hangs", &["simulate", "local"], 3, "(`received`) for 1 s"),
+        ("killed", &["simulate"], 3, "was ended by SIGKILL"),
+    ] {
+        for backend in backends {
+            let out = format!("{how}-{backend}");
+            let (json, status) = place.run("bad.yaml", backend, &bad(&place, how), &out);
+            assert_eq!(
+                (status, &json["run"]["outcome"]),
+                (Some(code), &Value::from("broken")),
+                "{how} {backend}: {json}"
+            );
+            let reasons = json["reasons"].to_string();
+            assert!(reasons.contains(&says.replace('"', "\\\"")), "{how}: {reasons}");
+        }
+    }
+    place.wait_until_empty();
+}
+
+#[test]
+fn a_search_finds_and_shrinks_a_defect_of_a_program() {
+    let place = TestDirectory::new();
+    again(&place);
+    let clean = ["fuzz", "--program", "again.yaml", "--runs", "3", "-q"];
+    place.faultline(clean).assert().code(0);
+    let defect = [
+        "fuzz",
+        "--program",
+        "again.yaml",
+        "--set",
+        "acceptsStale=true",
+        "--out",
+        "found",
+        "--format",
+        "json",
+    ];
+    let found = place.faultline(defect).assert().code(1);
+    let json: Value = serde_json::from_slice(&found.get_output().stdout).unwrap();
+    assert!(json["finding"]["property"].is_string(), "{json}");
+    let shrunk = place.path("found/federation.yaml");
+    assert!(fs::read_to_string(&shrunk).unwrap().contains("acceptsStale: true"));
+    let run = ["run", "found/federation.yaml", "--backend", "simulate"];
+    place.faultline(run).assert().code(1);
+    place.write("small.yaml", small(""));
+    let wrong = place.faultline(["fuzz", "--program", "small.yaml"]).assert().code(2);
+    wrong.stderr(says("the protocol in small.yaml is not a program"));
+}
