@@ -69,17 +69,7 @@ impl Writer<'_> {
         let mut table = self.bare();
         table.add_row([
             self.cell(verdict(self.summary.verdict).to_uppercase(), Some(colour_of(self.summary.verdict))),
-            self.cell(
-                format!(
-                    "{}: {} on the {} backend, seed {}, {}",
-                    run.name,
-                    protocol(self.summary),
-                    backend(self.summary),
-                    run.seed,
-                    run.ended()
-                ),
-                None,
-            ),
+            self.cell(format!("{}: {}", run.name, self.summary.run_in_words()), None),
         ]);
         let reasons = self.summary.reasons.iter().map(|it| wrapped("  - ", it));
         std::iter::once(lines(&table)).chain(reasons).collect()
@@ -158,6 +148,10 @@ impl Writer<'_> {
         let lists_all = self.layout.verbose || self.summary.not_exercised().is_empty();
         let more = if lists_all { "" } else { " (`-v` lists them)" };
         text += &wrapped("", &format!("{}{more}.", self.summary.properties_in_words()));
+        if !self.summary.not_judged.is_empty() {
+            let names = self.summary.not_judged.join(", ");
+            text += &wrapped("not judged: ", &format!("{names} (the events contain no evidence about them)"));
+        }
         text += &wrapped("", &self.summary.faults_in_words());
         text += &self.faults();
         text += &self.links();
@@ -270,6 +264,9 @@ impl Writer<'_> {
     }
 
     fn closing(&self) -> String {
+        if self.summary.run.bundle.is_empty() {
+            return String::new();
+        }
         let dir = shell_word(&self.summary.run.bundle);
         let mut table = self.bare();
         table.add_row([format!("faultline explain {dir}"), "explain what happened".to_owned()]);

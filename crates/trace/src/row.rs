@@ -3,17 +3,19 @@
 
 use faultline_core::fault::Change;
 use faultline_core::{
-    Attempt, Boot, Cause, Claim, ClusterId, Fact, FactKind, GroupId, ImageName, Incarnation, Life, MessageId,
-    PartitionClaim, PhaseClaim, Position, ProcessId, RunNames, Scope, Sn, StorageFate, Time, Vectors,
+    Attempt, Boot, Cause, Claim, ClusterId, EndedBy, Fact, FactKind, GroupId, ImageName, Incarnation, Life,
+    MessageId, PartitionClaim, PhaseClaim, Position, ProcessId, RunNames, Scope, Sn, StorageFate, Time,
+    Vectors, Witness,
 };
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::describe::{describe, message_of};
 use crate::manifest::Manifest;
 use crate::memory::Record;
 
 /// The columns of a table of facts, in order: the fields of [`Row`].
-pub const COLUMNS: [&str; 38] = [
+pub const COLUMNS: [&str; 65] = [
     "process",
     "cluster",
     "life",
@@ -51,6 +53,33 @@ pub const COLUMNS: [&str; 38] = [
     "storage",
     "fault",
     "digest",
+    "state_life",
+    "state_facts",
+    "state_sent",
+    "state_delivered",
+    "delivered_positions",
+    "cause_incarnation",
+    "cause_sn",
+    "recorded_phase",
+    "since",
+    "task",
+    "spawned",
+    "cost_us",
+    "partition",
+    "sources",
+    "victim",
+    "thief",
+    "theft_life",
+    "theft_number",
+    "about_cluster",
+    "missing",
+    "breakage",
+    "spilled_messages",
+    "spilled_bytes",
+    "memory_bytes",
+    "ended_by",
+    "reason",
+    "change",
     "text",
 ];
 
@@ -126,6 +155,60 @@ pub struct Row {
     fault: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     digest: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state_life: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state_facts: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state_sent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state_delivered: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delivered_positions: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause_incarnation: Option<Incarnation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause_sn: Option<Sn>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recorded_phase: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spawned: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost_us: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    partition: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sources: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    victim: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thief: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    theft_life: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    theft_number: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    about_cluster: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    breakage: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spilled_messages: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spilled_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_by: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    change: Option<Value>,
     text: String,
 }
 
@@ -144,18 +227,46 @@ impl Row {
             ..Row::default()
         };
         row.about_message(fact, names);
+        row.about_task(fact, names);
         row.about_the_rest(fact, names);
         row
     }
 
     fn about_message(&mut self, fact: &Fact, names: &Naming<'_>) {
         let Some(MessageId { from, to, incarnation, number }) = message_of(fact) else { return };
-        self.sender = Some(names.process(from));
-        self.sender_cluster = names.cluster_of(from);
-        self.receiver = Some(names.process(to));
-        self.receiver_cluster = names.cluster_of(to);
+        self.ends(from, to, names);
         self.message_incarnation = Some(incarnation);
         self.message_number = Some(number);
+    }
+
+    fn about_task(&mut self, fact: &Fact, names: &Naming<'_>) {
+        match fact {
+            Fact::Ran { task, spawned, cost_us } => {
+                self.task = Some(task.to_string());
+                self.spawned = Some(*spawned);
+                self.cost_us = Some(*cost_us);
+            }
+            Fact::Planned(planned) => {
+                self.task = Some(planned.task.to_string());
+                self.partition = Some(names.process(planned.partition));
+                let sources: Vec<String> = planned.sources.iter().map(ToString::to_string).collect();
+                self.sources = Some(sources.join(" "));
+            }
+            Fact::Rerun { task, by, epoch, cost_us } => {
+                self.task = Some(task.to_string());
+                self.partition = Some(names.process(*by));
+                self.incarnation = Some(*epoch);
+                self.cost_us = Some(*cost_us);
+            }
+            Fact::Theft { theft, task, .. } => {
+                self.task = Some(task.to_string());
+                self.victim = Some(names.process(theft.victim));
+                self.thief = Some(names.process(theft.thief));
+                self.theft_life = Some(theft.life.0);
+                self.theft_number = Some(theft.number);
+            }
+            _ => {}
+        }
     }
 
     fn about_the_rest(&mut self, fact: &Fact, names: &Naming<'_>) {
@@ -167,28 +278,66 @@ impl Row {
             }
             Fact::Saved(saved) => {
                 self.image(&saved.0, names);
+                self.state(saved.1);
                 self.state_bytes = Some(saved.2);
             }
             Fact::Durable(image) | Fact::Removed(image) => self.image(image, names),
             Fact::Restored(restored) => {
                 if let Some(image) = &restored.0 {
                     self.image(image, names);
+                    self.state(restored.2);
                 }
                 self.incarnation = Some(restored.1);
             }
             Fact::Absorbed(absorbed) => {
+                self.partition = Some(names.process(absorbed.0));
                 if let Some(image) = &absorbed.1 {
                     self.image(image, names);
+                    self.state(absorbed.2);
                 }
                 self.incarnation = Some(absorbed.3).filter(|it| *it > Incarnation::default());
             }
-            Fact::Rerun { epoch, .. } | Fact::Ceded { epoch, .. } => self.incarnation = Some(*epoch),
-            Fact::CheckpointMessage { position, .. } => {
+            Fact::Ceded { partition, epoch } => {
+                self.partition = Some(names.process(*partition));
+                self.incarnation = Some(*epoch);
+            }
+            Fact::CheckpointMessage { position, from, to } => {
                 self.checkpoint_incarnation = Some(position.incarnation);
                 self.checkpoint_sn = Some(position.sn);
+                self.ends(*from, *to, names);
             }
-            Fact::Finished(finished) => self.digest = Some(finished.1.to_string()),
+            Fact::Computed { since } => self.since = Some(since.0),
+            Fact::Finished(finished) => {
+                self.state(finished.0);
+                self.digest = Some(finished.1.to_string());
+            }
             Fact::Claim(claim) => self.claim(claim, names),
+            Fact::Suppressed(_)
+            | Fact::Delivered(_)
+            | Fact::Consumed(_)
+            | Fact::DroppedStale(_)
+            | Fact::Held
+            | Fact::Ran { .. }
+            | Fact::Planned(_)
+            | Fact::Rerun { .. }
+            | Fact::Theft { .. } => {}
+            Fact::LifeStarted { .. }
+            | Fact::Begun
+            | Fact::Injecting { .. }
+            | Fact::Ineffective { .. }
+            | Fact::Failed { .. }
+            | Fact::Detected { .. }
+            | Fact::Resumed { .. }
+            | Fact::Changed(_)
+            | Fact::Joined(_)
+            | Fact::Leaving(_)
+            | Fact::Left(_)
+            | Fact::Completed => self.about_supervision(fact, names),
+        }
+    }
+
+    fn about_supervision(&mut self, fact: &Fact, names: &Naming<'_>) {
+        match fact {
             Fact::LifeStarted { process, life, boot } => {
                 self.about(*process, *life, names);
                 self.begins = Some(match boot {
@@ -199,7 +348,13 @@ impl Row {
             }
             Fact::Failed { process, life, storage, by } => {
                 self.about(*process, *life, names);
-                self.fault = by.fault().map(|no| no.0);
+                match by {
+                    EndedBy::Fault(no) => self.fault = Some(no.0),
+                    EndedBy::Silence => self.ended_by = Some("silence"),
+                    EndedBy::PlaceLost => self.ended_by = Some("placeLost"),
+                    EndedBy::StorageLost => self.ended_by = Some("storageLost"),
+                    EndedBy::SupervisorRestarted => self.ended_by = Some("supervisorRestarted"),
+                }
                 self.storage = Some(match storage {
                     StorageFate::Kept => "kept",
                     StorageFate::Lost => "lost",
@@ -208,26 +363,21 @@ impl Row {
             Fact::Detected { process, life } | Fact::Resumed { process, life } => {
                 self.about(*process, *life, names);
             }
-            Fact::Injecting { no, .. } | Fact::Ineffective { no, .. } => self.fault = Some(no.0),
+            Fact::Injecting { no, .. } => self.fault = Some(no.0),
+            Fact::Ineffective { no, reason } => {
+                self.fault = Some(no.0);
+                self.reason = Some(reason.to_string());
+            }
+            Fact::Joined(cluster) | Fact::Leaving(cluster) | Fact::Left(cluster) => {
+                self.about_cluster = names.cluster(*cluster);
+            }
             Fact::Changed(change) => {
+                self.change = serde_json::to_value(change).ok();
                 if let Change::Fault(planned) = &**change {
                     self.fault = Some(planned.no.0);
                 }
             }
-            Fact::Suppressed(_)
-            | Fact::Delivered(_)
-            | Fact::Consumed(_)
-            | Fact::DroppedStale(_)
-            | Fact::Held
-            | Fact::Computed { .. }
-            | Fact::Ran { .. }
-            | Fact::Planned(_)
-            | Fact::Theft { .. }
-            | Fact::Begun
-            | Fact::Joined(_)
-            | Fact::Leaving(_)
-            | Fact::Left(_)
-            | Fact::Completed => {}
+            _ => {}
         }
     }
 
@@ -243,7 +393,7 @@ impl Row {
                 self.checkpoint_attempt = Some(*attempt);
                 self.forced = Some(*forced);
                 self.frozen_ns = Some(frozen.0);
-                self.dependencies = Some(names.dependencies(vectors));
+                self.vectors(vectors, names);
             }
             Claim::Aborted { position, attempt } => {
                 self.checkpoint(*position);
@@ -252,12 +402,14 @@ impl Row {
             Claim::RolledBack { to, checkpoint, cause, vectors } => {
                 self.checkpoint(*checkpoint);
                 self.incarnation = Some(to.incarnation);
-                self.dependencies = Some(names.dependencies(vectors));
+                self.vectors(vectors, names);
                 match cause {
                     Cause::Failure => self.cause = Some("failure"),
-                    Cause::Alert { from, .. } => {
+                    Cause::Alert { from, position } => {
                         self.cause = Some("alert");
                         self.cause_cluster = Some(names.group(*from));
+                        self.cause_incarnation = Some(position.incarnation);
+                        self.cause_sn = Some(position.sn);
                     }
                 }
             }
@@ -267,7 +419,10 @@ impl Row {
                 self.checkpoint_sn = Some(position.sn);
             }
             Claim::Phase(PhaseClaim::Orphaned { phase, .. }) => self.message_phase = Some(*phase),
-            Claim::Phase(PhaseClaim::NotRepeated { repeated, .. }) => self.message_phase = Some(*repeated),
+            Claim::Phase(PhaseClaim::NotRepeated { recorded, repeated, .. }) => {
+                self.recorded_phase = Some(*recorded);
+                self.message_phase = Some(*repeated);
+            }
             Claim::RecoveryStarted { lives, round } => {
                 self.recovery_lives = Some(*lives);
                 self.round = Some(*round);
@@ -278,20 +433,51 @@ impl Row {
                 self.kept = Some(*kept);
                 self.log_entries = Some(*log);
             }
-            Claim::Partition(PartitionClaim::RecoveryJoined { epoch, slot, .. }) => {
+            Claim::Partition(PartitionClaim::RecoveryJoined { partition, epoch, slot }) => {
+                self.partition = Some(names.process(*partition));
                 self.incarnation = Some(*epoch);
                 self.checkpoint_sn = Some(slot.sn);
                 self.checkpoint_incarnation = Some(slot.incarnation);
             }
-            Claim::Partition(PartitionClaim::Drained { epoch, .. }) => self.incarnation = Some(*epoch),
-            Claim::Resent { .. }
-            | Claim::Forcing { .. }
-            | Claim::Spilled { .. }
-            | Claim::Protected
-            | Claim::Released { .. }
-            | Claim::Unrecoverable { .. }
-            | Claim::Broke(_) => {}
+            Claim::Partition(PartitionClaim::Drained { from, to, epoch }) => {
+                self.ends(*from, *to, names);
+                self.incarnation = Some(*epoch);
+            }
+            Claim::Spilled { messages, bytes, left } => {
+                self.spilled_messages = Some(*messages);
+                self.spilled_bytes = Some(*bytes);
+                self.memory_bytes = Some(*left);
+            }
+            Claim::Released { cluster } => self.about_cluster = names.cluster(*cluster),
+            Claim::Unrecoverable { group, missing } => {
+                self.about_cluster = Some(names.group(*group));
+                self.missing = serde_json::to_value(missing).ok();
+            }
+            Claim::Broke(breakage) => self.breakage = serde_json::to_value(breakage).ok(),
+            Claim::Resent { .. } | Claim::Forcing { .. } | Claim::Protected => {}
         }
+    }
+
+    fn ends(&mut self, from: ProcessId, to: ProcessId, names: &Naming<'_>) {
+        self.sender = Some(names.process(from));
+        self.sender_cluster = names.cluster_of(from);
+        self.receiver = Some(names.process(to));
+        self.receiver_cluster = names.cluster_of(to);
+    }
+
+    /// Fills in the columns that state which facts a saved state contains.
+    fn state(&mut self, witness: Witness) {
+        self.state_life = Some(witness.life.0);
+        self.state_facts = Some(witness.upto.0);
+        self.state_sent = Some(format!("{:016x}", witness.sent));
+        self.state_delivered = Some(format!("{:016x}", witness.delivered));
+    }
+
+    /// Fills in the columns that describe the dependencies of a checkpoint.
+    fn vectors(&mut self, vectors: &Vectors, names: &Naming<'_>) {
+        self.dependencies = Some(names.dependencies(vectors));
+        self.delivered_positions =
+            Some(names.positions(vectors.delivered.iter().copied())).filter(|it| !it.is_empty());
     }
 
     /// Fills in the columns that describe a checkpoint of this process.
@@ -327,7 +513,7 @@ impl Naming<'_> {
         Naming { manifest, names: manifest.names() }
     }
 
-    fn process(&self, process: ProcessId) -> String {
+    pub(crate) fn process(&self, process: ProcessId) -> String {
         self.names.process(process)
     }
 
@@ -337,7 +523,7 @@ impl Naming<'_> {
 
     /// Returns the name of a group. If the whole federation is one group, returns the name of the cluster
     /// with this number.
-    fn group(&self, group: GroupId) -> String {
+    pub(crate) fn group(&self, group: GroupId) -> String {
         let scope = match self.manifest.promises.scope {
             Scope::Process => Scope::Process,
             Scope::Cluster | Scope::Federation => Scope::Cluster,
@@ -352,8 +538,11 @@ impl Naming<'_> {
 
     /// Formats the DDV, with the incarnation and sequence number for each group: `paris=0.3 rennes=1.2`.
     fn dependencies(&self, vectors: &Vectors) -> String {
-        let groups = (0..).map(|number| self.group(GroupId(number))).zip(vectors.ddv.iter());
-        let each = groups.map(|(it, at)| format!("{it}={}.{}", at.incarnation.0, at.sn.0));
+        self.positions((0..).map(GroupId).zip(vectors.ddv.iter().copied()))
+    }
+
+    fn positions(&self, of: impl Iterator<Item = (GroupId, Position)>) -> String {
+        let each = of.map(|(it, at)| format!("{}={}.{}", self.group(it), at.incarnation.0, at.sn.0));
         each.collect::<Vec<_>>().join(" ")
     }
 }

@@ -1,6 +1,7 @@
 //! Whole runs: what every backend and every command have in common, and programs that users write.
 
 mod accounts;
+mod events;
 mod every_backend;
 mod evidence;
 mod golden;
