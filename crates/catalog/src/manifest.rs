@@ -61,6 +61,7 @@ pub fn draft<N: Hosted>(
         faults: Vec::new(),
         effects: Vec::new(),
         at_once_within: spec.failures().at_once_within(),
+        events: None,
         links: links
             .map(|(&(from, to), &requested)| LinkEntry {
                 from,

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::{Change, FaultState, Outcome};
 use faultline_core::{
-    Boot, EndedBy, Fact, Fault, FaultNo, Life, ProcessId, Span, StorageFate, Time, Trigger,
+    Boot, EndedBy, Fact, FactKind, Fault, FaultNo, Life, ProcessId, Span, StorageFate, Time, Trigger,
 };
 
 use faultline_history::{Context, Contradiction, History};
@@ -259,6 +259,9 @@ impl<'a> Demands<'a> {
             found.push(Contradiction::WrongEnd { end: self.context.end, last });
         }
         if !self.is_completed {
+            return;
+        }
+        if !self.context.recorded.contains(FactKind::Finished) {
             return;
         }
         let gone = self.history.supervision.gone(&self.context.clusters);

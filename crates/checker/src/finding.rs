@@ -103,7 +103,7 @@ pub enum Breach {
         delivered: bool,
     },
     CommittedTwice {
-        group: GroupId,
+        processes: [ProcessId; 2],
         position: Position,
         attempts: [Attempt; 2],
     },
@@ -619,6 +619,10 @@ pub enum Remark {
         position: Position,
         target: Position,
     },
+    /// Lines of imported events are not facts.
+    Unmatched {
+        lines: u64,
+    },
     NotCounted {
         process: ProcessId,
         /// Whether the contents of the result could not be counted because facts are missing.
@@ -685,6 +689,11 @@ impl Findings {
             self.more_violations = 0;
         }
         self
+    }
+
+    /// Drops the findings if the run has no evidence about the property.
+    pub(crate) fn if_evident(self, context: &Context) -> Findings {
+        if self.property.is_evident(context) { self } else { Findings::new(self.property) }
     }
 
     /// Turns violations of a property that the protocol does not promise into remarks.

@@ -1,6 +1,6 @@
 //! The checker's output: one finding per property, and the verdict that follows from them.
 
-use faultline_core::Promise;
+use faultline_core::{FactKind, Promise};
 use serde::{Deserialize, Serialize};
 
 use faultline_history::{Context, History, Source};
@@ -203,6 +203,68 @@ impl Property {
     /// it.
     pub fn is_judged(self, context: &Context) -> bool {
         self.promise().is_none_or(|it| context.promises.include(it))
+    }
+
+    /// Returns whether the property is not judged because an imported run has no evidence about it, although another one
+    /// could have. Never applies to properties that concern waste or only some kinds of runs.
+    pub fn lacks_evidence(self, context: &Context) -> bool {
+        const SPECIAL: [FactKind; 5] =
+            [FactKind::Ran, FactKind::Lent, FactKind::Planned, FactKind::Consumed, FactKind::Orphaned];
+        let is_special = self.evidence().iter().any(|kind| SPECIAL.contains(kind));
+        let is_special = is_special || self.is_of_economy() || self == Property::TimeAdvances;
+        self.is_judged(context) && !self.is_evident(context) && !is_special
+    }
+
+    /// Returns whether the run can contain evidence about the property. All runs can, except those that were imported.
+    pub(crate) fn is_evident(self, context: &Context) -> bool {
+        context.unmatched.is_none()
+            || match self {
+                // The importer derives the witnesses itself.
+                Property::WitnessAgrees => false,
+                Property::AtOnce | Property::LinksAsRequested | Property::TimeAdvances => false,
+                Property::SameResult => context.expected.is_some(),
+                _ => true,
+            } && self.evidence().iter().all(|it| context.recorded.contains(*it))
+    }
+
+    /// Returns the kinds of facts without which the property cannot be judged.
+    fn evidence(self) -> &'static [FactKind] {
+        use FactKind as Kind;
+        match self {
+            Property::SameResult => &[Kind::Finished],
+            Property::NoGhost | Property::NoLoss | Property::ConsistentCheckpoint => {
+                &[Kind::Sent, Kind::Delivered]
+            }
+            Property::ExactlyOnce => &[Kind::Delivered],
+            Property::CausalOrder | Property::PhasesAgree => &[Kind::Consumed],
+            Property::OrphansReplayed | Property::OrphansFirst => &[Kind::Orphaned],
+            Property::TasksOnce => &[Kind::Ran],
+            Property::OneOwner => &[Kind::Lent],
+            Property::CheckpointedFirst => &[Kind::Lent, Kind::Durable],
+            Property::ForcedPerTheft => &[Kind::Lent, Kind::CheckpointCommitted],
+            Property::ForcedBeforeDelivery => {
+                &[Kind::Transmitted, Kind::Delivered, Kind::CheckpointCommitted]
+            }
+            Property::ForcedByNews => &[Kind::Transmitted, Kind::CheckpointCommitted],
+            Property::MembersAgree => &[Kind::CheckpointCommitted],
+            Property::ValidCheckpoints
+            | Property::Drained
+            | Property::QuietCheckpoints
+            | Property::NeighboursOnly
+            | Property::StrictlyRequired
+            | Property::DemandedOnly
+            | Property::OneHost => &[Kind::Planned],
+            Property::DurableBeforeCommit | Property::DurableBeforeResume => &[Kind::Durable],
+            Property::MaximalLine => &[Kind::CheckpointCommitted, Kind::Restored],
+            Property::RollbackCaused | Property::Contained => &[Kind::Failed, Kind::Restored],
+            Property::RepeatedOrder => &[Kind::Delivered, Kind::Restored],
+            Property::RecoveryTerminates => &[Kind::RecoveryStarted],
+            Property::UnrecoverableJustified => &[Kind::Unrecoverable],
+            Property::SafeCollection | Property::LogKept | Property::LogsCollected => &[Kind::Collected],
+            Property::SentOnce => &[Kind::Resent],
+            Property::PartsCollected => &[Kind::Removed],
+            _ => &[],
+        }
     }
 
     /// Returns the property as a sentence.

@@ -33,7 +33,8 @@ pub fn judge(trace: &Trace, context: &Context) -> Judgement {
 
 /// Judges a run from its history.
 pub fn judge_history(history: &History<'_>, strictness: Strictness) -> Judgement {
-    let findings = properties::ALL.iter().map(|check| check(history).judged(strictness)).collect();
+    let findings = properties::ALL.iter().map(|check| check(history).judged(strictness));
+    let findings = findings.map(|it| it.if_evident(history.context)).collect();
     Judgement::new(findings, Evidence::of(history), history.context)
 }
 

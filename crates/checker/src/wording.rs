@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 
 use faultline_core::fault::{Handled, MemoryContent, MemoryPart, MemoryUse, Panic};
+use faultline_core::names::checkpoint;
 use faultline_core::{ClusterId, ImageName, Life, MessageId, ProcessId, Span, Theft, TheftStep};
 use faultline_history::{CheckpointName, Context, Contradiction, ImpossibleFact};
 use faultline_trace::Flaw;
@@ -322,10 +323,17 @@ impl Breach {
                 };
                 format!("{what} of {} does not match the {contents}", process(owner))
             }
-            Breach::CommittedTwice { group, position, attempts: [one, other] } => format!(
-                "checkpoint {position} of {} was committed twice, in {one} and in {other}",
-                names.group(group)
-            ),
+            Breach::CommittedTwice { processes: [by, also], position, attempts: [one, other] } => {
+                let (checkpoint, attempts) = (checkpoint(position), format!("{one} and {other}"));
+                match by == also {
+                    true => format!("{} committed checkpoint {checkpoint} in {attempts}", process(by)),
+                    false => format!(
+                        "{} and {} committed checkpoint {checkpoint} in different attempts ({attempts})",
+                        process(by),
+                        process(also)
+                    ),
+                }
+            }
             Breach::CommittedDifferently { processes: [one, other], position } => {
                 let (one, other) = (process(one), process(other));
                 format!("{one} and {other} committed different checkpoints as {position}")
@@ -894,6 +902,10 @@ impl Gap {
             Gap::Interrupted => {
                 ("the run was interrupted".into(), "repeat the run, and wait for its end".into())
             }
+            Gap::CutShort if names.unmatched.is_some() => (
+                "the events do not state how the run ended".into(),
+                "end them with a line such as {\"event\":\"end\",\"outcome\":\"completed\"}".into(),
+            ),
             Gap::CutShort => (
                 "the run was cut short".into(),
                 "repeat the run; if it is cut short again, its log in the record (`run.log`) may say why".into(),
@@ -932,6 +944,7 @@ impl Gap {
                     more => format!("; and {more} more of this kind"),
                 };
                 let remedy = match is_changed {
+                    _ if names.unmatched.is_some() => "complete the events, and import them again".into(),
                     true => "use an unchanged copy of the record, or repeat the run".into(),
                     false => complete_record(),
                 };
@@ -1169,6 +1182,8 @@ impl Remark {
             Remark::NotShown { open, planned } => {
                 format!("the record does not show what became of {open} of {planned} faults")
             }
+            Remark::Unmatched { lines: 1 } => "1 line of the events matches no rule".to_owned(),
+            Remark::Unmatched { lines } => format!("{lines} lines of the events match no rule"),
             Remark::LinkDelay(delay) => link_delay(delay, names),
             Remark::ReplicasLost { group, position, target } => format!(
                 "{} lost every copy of a part of checkpoint {position}, and rolled back to {target}",

@@ -710,7 +710,8 @@ Examples:
   faultline check                                    judge the newest run
   faultline check faultline-runs/quickstart-7 -v     print all properties
   faultline check faultline-runs/quickstart-7 --format json
-  faultline check faultline-runs/quickstart-7 --resimulate")]
+  faultline check faultline-runs/quickstart-7 --resimulate
+  faultline check --events log.jsonl --mapping torchft --out run")]
 pub(crate) struct CheckArguments {
     /// Read the recorded run in this directory [default: the newest one in `faultline-runs`]
     pub(crate) dir: Option<PathBuf>,
@@ -721,6 +722,15 @@ pub(crate) struct CheckArguments {
     /// simulated runs that ended on their own and were recorded by the same version of this program
     #[arg(long)]
     pub(crate) resimulate: bool,
+    /// Import and judge the events in FILE, one JSON object per line, instead of a recorded run; `-` reads standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "resimulate"])]
+    pub(crate) events: Option<PathBuf>,
+    /// Turn the lines of another system into facts: a built-in mapping (`generic`, `torchft`) or a file with rules
+    #[arg(long, value_name = "NAME|FILE", requires = "events")]
+    pub(crate) mapping: Option<PathBuf>,
+    /// Record the imported run in DIR, so that `explain`, `report` and `check` can read it
+    #[arg(long, value_name = "DIR", requires = "events")]
+    pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
 }
@@ -779,12 +789,13 @@ pub(crate) struct ReplayArguments {
 Examples:
   faultline export faultline-runs/quickstart-7 > facts.jsonl
   faultline export faultline-runs/quickstart-7 --format csv > facts.csv
-  faultline export faultline-runs/quickstart-7 --format graph > quickstart.edges")]
+  faultline export faultline-runs/quickstart-7 --format graph > quickstart.edges
+  faultline export faultline-runs/quickstart-7 --format events > events.jsonl")]
 pub(crate) struct ExportArguments {
     /// Read the recorded run in this directory [default: the newest one in `faultline-runs`]
     pub(crate) dir: Option<PathBuf>,
     /// Choose the output: a table of facts as JSON objects or comma-separated values (docs/bundle.md lists the
-    /// columns), or the communication graph
+    /// columns), the communication graph, or events for `faultline check --events`
     #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
     pub(crate) format: ExportFormat,
 }
@@ -799,6 +810,8 @@ pub(crate) enum ExportFormat {
     Csv,
     /// Communication graph as an edge list for `faultline cluster`.
     Graph,
+    /// The facts between a line that describes the run and a line that states how it ended.
+    Events,
 }
 
 /// Search random federations with random faults for schedules that break recovery.

@@ -31,6 +31,7 @@ mod arguments;
 mod cluster;
 mod compare;
 mod doctor;
+mod events;
 mod explore;
 mod files;
 mod fuzz;

@@ -34,6 +34,7 @@ impl View<'_> {
             BackendKind::Local => "on real processes",
             BackendKind::Simulate => "in virtual time",
             BackendKind::Kubernetes => "in pods",
+            BackendKind::Events => "from events",
         };
         let title = format!("{}: {protocol} {on}, seed {}", manifest.name, manifest.seed);
         Screen::new(self.output, self.of_many, title)

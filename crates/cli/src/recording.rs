@@ -23,6 +23,9 @@ use crate::output;
 
 /// Executes `faultline check`.
 pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, CommandError> {
+    if let Some(file) = &arguments.events {
+        return crate::events::check(file, arguments);
+    }
     let dir = located(arguments.dir.as_deref())?;
     let mut run = open(&dir)?;
     if arguments.resimulate {
@@ -99,6 +102,7 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, CommandError> 
             warn_about_resent(&trace);
             export::graph(&trace, &application(&manifest), out)
         }
+        ExportFormat::Events => export::events(&trace, &manifest, out),
     };
     match printed {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {

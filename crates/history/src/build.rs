@@ -626,6 +626,7 @@ impl<'a> Builder<'a> {
                     } else if !has_state
                         || newer
                         || (dead || lags(history, process)) && !completed
+                        || dead && history.context.derives_supervision()
                         || given_up.contains(&process)
                     {
                         Ending::Unsettled

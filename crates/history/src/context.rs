@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use faultline_core::fault::{FaultAccount, Outcome};
 use faultline_core::{
-    ClusterId, Digest, FactKind, GroupId, MessageId, PlannedFault, ProcessId, Promise, Promises, Role, Scope,
-    Span, TaskId, Time,
+    ClusterId, Digest, FactKind, FactKinds, GroupId, MessageId, PlannedFault, ProcessId, Promise, Promises,
+    Role, Scope, Span, TaskId, Time,
 };
 use faultline_trace::RunNames;
 use faultline_trace::manifest::{
@@ -68,6 +68,10 @@ pub struct Context {
     pub settled_after: Option<Span>,
     /// An upper bound on the time that one task takes; zero if it is unknown, or if processes run no tasks.
     pub longest_task: Span,
+    /// The kinds of facts that the run contains whenever they happened: all of them, unless the run was imported.
+    pub recorded: FactKinds,
+    /// For an imported run, the number of lines that are not facts; `None` for all other runs.
+    pub unmatched: Option<u64>,
 }
 
 impl Context {
@@ -88,7 +92,7 @@ impl Context {
             planned_faults: manifest.plan.len(),
             plan: manifest.plan.clone(),
             faults: Some(manifest.faults.clone()),
-            measures_links: manifest.backend != BackendKind::Simulate,
+            measures_links: matches!(manifest.backend, BackendKind::Local | BackendKind::Kubernetes),
             in_pods: manifest.backend == BackendKind::Kubernetes,
             outcome: manifest.outcome.clone(),
             end: Time::ZERO + manifest.duration,
@@ -105,7 +109,18 @@ impl Context {
             settled_after: (manifest.backend == BackendKind::Simulate)
                 .then(|| Span(manifest.duration.0 / 2).max(Span::from_secs(10) + longest_task)),
             longest_task,
+            recorded: match manifest.events.as_ref().and_then(|it| it.records.as_ref()) {
+                Some(kinds) => kinds.iter().copied().collect(),
+                None => FactKinds::ALL,
+            },
+            unmatched: manifest.events.as_ref().map(|it| it.unmatched),
         }
+    }
+
+    /// Returns whether the supervisor's facts are derived from those of the processes. They then do not show whether a
+    /// process that failed was to return.
+    pub fn derives_supervision(&self) -> bool {
+        !self.recorded.contains(FactKind::LifeStarted)
     }
 
     /// Returns whether the driver measures the link from one cluster to another, or inside one: whether it measures

@@ -127,10 +127,18 @@ fn head(summary: &Summary) -> Markup {
             div {
                 h1 { (run.name) }
                 p.meta {
-                    (protocol(summary)) " on the " (backend(summary)) " backend, "
-                    (count(summary.clusters.len() as u64, "cluster")) ", "
-                    (count(summary.clusters.iter().map(|it| it.processes as u64).sum(), "process")) ", seed " (run.seed)
-                    ", " (run.ended())
+                    @match &run.events {
+                        Some(_) => {
+                            (count(summary.clusters.len() as u64, "cluster")) ", "
+                            (summary.run_in_words()) ", " (run.ended())
+                        }
+                        None => {
+                            (protocol(summary)) " on the " (backend(summary)) " backend, "
+                            (count(summary.clusters.len() as u64, "cluster")) ", "
+                            (count(summary.clusters.iter().map(|it| it.processes as u64).sum(), "process"))
+                            ", seed " (run.seed) ", " (run.ended())
+                        }
+                    }
                 }
             }
             span class={ "badge " (verdict(summary.verdict)) } { (verdict(summary.verdict)) }

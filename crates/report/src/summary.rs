@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_checker::{Finding, Judgement, Verdict};
+use faultline_checker::{Context, Finding, Judgement, Verdict};
 use faultline_core::fault::{FaultState, Outcome};
 use faultline_core::{Cause, ClusterId, Digest, EndedBy, Fact, FaultNo, Position, ProcessId, Span};
 use faultline_trace::duration::{instant, lasted, span};
@@ -41,6 +41,9 @@ pub struct Summary {
     pub result: ResultSummary,
     /// One summary per property.
     pub properties: Vec<PropertySummary>,
+    /// The properties about which an imported run contains no evidence.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_judged: Vec<String>,
     /// The explanation of the run, in sentences.
     pub explanation: Vec<ExplainedEvent>,
 }
@@ -73,6 +76,9 @@ pub struct Run {
     pub tool: String,
     /// The number of facts in the record.
     pub facts: u64,
+    /// The file from which the run was imported; `None` if Faultline carried it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events: Option<String>,
 }
 
 /// The summary of a cluster.
@@ -374,6 +380,24 @@ impl Summary {
         idle.map(PropertySummary::name).collect()
     }
 
+    /// Describes what was run, and how it ended.
+    pub(crate) fn run_in_words(&self) -> String {
+        let run = &self.run;
+        match &run.events {
+            Some(file) => {
+                let processes: usize = self.clusters.iter().map(|it| it.processes).sum();
+                format!("{}, events from {file}", count(processes as u64, "process"))
+            }
+            None => format!(
+                "{} on the {} backend, seed {}, {}",
+                run.protocol,
+                word(&run.backend),
+                run.seed,
+                run.ended()
+            ),
+        }
+    }
+
     /// Says how many properties hold, without a full stop.
     pub(crate) fn properties_in_words(&self) -> String {
         let (hold, judged) = self.holding();
@@ -435,7 +459,7 @@ impl Summary {
         Summary {
             verdict: judgement.verdict,
             reasons: judgement.reasons.clone(),
-            notes: notes(timeline, judgement)
+            notes: notes(timeline, manifest, judgement)
                 .into_iter()
                 .chain(incomplete(timeline, names))
                 .chain(names.clusters().filter_map(|it| idle_timer(it, manifest, names, timeline)))
@@ -452,18 +476,27 @@ impl Summary {
                 bundle: recorded.bundle.to_owned(),
                 tool: manifest.tool.clone(),
                 facts: trace.len() as u64,
+                events: manifest.events.as_ref().map(|it| it.file.clone()),
             },
             clusters: names.clusters().map(|it| cluster(it, names, timeline, trace)).collect(),
             faults: faults(manifest, names, timeline),
             links: manifest.links.iter().map(|it| link_summary(it, names, timeline)).collect(),
             result: result(manifest, trace, names, timeline),
             properties: properties(judgement),
+            not_judged: not_judged(manifest, judgement),
             explanation: explain(timeline, manifest, names),
         }
     }
 }
 
-fn notes(timeline: &Timeline, judgement: &Judgement) -> Vec<String> {
+/// Returns the names of the properties about which the run contains no evidence.
+fn not_judged(manifest: &Manifest, judgement: &Judgement) -> Vec<String> {
+    let context = Context::from_manifest(manifest);
+    let all = judgement.findings.iter().map(|it| it.property);
+    all.filter(|it| it.lacks_evidence(&context)).map(|it| word(&it)).collect()
+}
+
+fn notes(timeline: &Timeline, manifest: &Manifest, judgement: &Judgement) -> Vec<String> {
     const UNPLANNED: [(Option<EndedBy>, &str); 5] = [
         (
             Some(EndedBy::Silence),
@@ -478,7 +511,9 @@ fn notes(timeline: &Timeline, judgement: &Judgement) -> Vec<String> {
         (Some(EndedBy::SupervisorRestarted), "ended by a restart of the supervisor"),
         (None, "terminated unexpectedly: see the logs of the nodes"),
     ];
-    let ended = |by| timeline.failures.iter().filter(|it| it.by == by).count();
+    // The failures of an imported run are those of another system.
+    let is_ours = manifest.backend != BackendKind::Events;
+    let ended = |by| timeline.failures.iter().filter(|it| is_ours && it.by == by).count();
     let told = UNPLANNED.iter().map(|&(by, what)| (ended(by), what)).filter(|&(count, _)| count > 0);
     let mut notes: Vec<String> = told.map(|(count, what)| format!("{} {what}", lives_were(count))).collect();
     notes.extend(judgement.findings.iter().flat_map(|it| &it.remarks).cloned());

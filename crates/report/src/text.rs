@@ -69,17 +69,7 @@ impl Writer<'_> {
         let mut table = self.bare();
         table.add_row([
             self.cell(verdict(self.summary.verdict).to_uppercase(), Some(colour_of(self.summary.verdict))),
-            self.cell(
-                format!(
-                    "{}: {} on the {} backend, seed {}, {}",
-                    run.name,
-                    protocol(self.summary),
-                    backend(self.summary),
-                    run.seed,
-                    run.ended()
-                ),
-                None,
-            ),
+            self.cell(format!("{}: {}", run.name, self.summary.run_in_words()), None),
         ]);
         let reasons = self.summary.reasons.iter().map(|it| wrapped("  - ", it));
         std::iter::once(lines(&table)).chain(reasons).collect()
@@ -154,11 +144,20 @@ impl Writer<'_> {
     /// Formats the result, the faults and links, and the notes. Lists only those faults and links that were not as
     /// expected, unless all details are requested.
     fn findings(&self) -> String {
-        let mut text = wrapped("", &self.result());
+        // The log of another system need not contain results or faults.
+        let is_imported = self.summary.run.events.is_some();
+        let has_results = !is_imported || self.summary.result.finished > 0;
+        let mut text = if has_results { wrapped("", &self.result()) } else { String::new() };
         let lists_all = self.layout.verbose || self.summary.not_exercised().is_empty();
         let more = if lists_all { "" } else { " (`-v` lists them)" };
         text += &wrapped("", &format!("{}{more}.", self.summary.properties_in_words()));
-        text += &wrapped("", &self.summary.faults_in_words());
+        if !self.summary.not_judged.is_empty() {
+            let names = self.summary.not_judged.join(", ");
+            text += &wrapped("not judged: ", &format!("{names} (the events contain no evidence about them)"));
+        }
+        if !is_imported || !self.summary.faults.is_empty() {
+            text += &wrapped("", &self.summary.faults_in_words());
+        }
         text += &self.faults();
         text += &self.links();
         text.extend(self.notes().map(|it| wrapped("note: ", it)));
@@ -270,6 +269,9 @@ impl Writer<'_> {
     }
 
     fn closing(&self) -> String {
+        if self.summary.run.bundle.is_empty() {
+            return String::new();
+        }
         let dir = shell_word(&self.summary.run.bundle);
         let mut table = self.bare();
         table.add_row([format!("faultline explain {dir}"), "explain what happened".to_owned()]);

@@ -14,6 +14,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `backend` | the interface of backends, which execute runs |
+//! | `events` | runs that are imported from events of other systems |
 //! | `memory` | the memory limit of simulated runs |
 //! | `recording` | the record of a run, before and after its judgement |
 //! | `repetition` | comparison of a recorded run with a repetition in virtual time |
@@ -21,6 +22,7 @@
 //! | `input_recorder` | recording the inputs of simulated processes |
 
 mod backend;
+mod events;
 mod input_recorder;
 mod memory;
 mod recording;
@@ -38,6 +40,7 @@ use faultline_trace::{Bundle, BundleError, Manifest};
 pub use faultline_supervisor::{MemoryBound, panics};
 
 pub use backend::{Backend, ComputeExpected, PreparedRun, RunEnd};
+pub use events::Events;
 pub use memory::{BYTES_PER_FACT, bound_memory, memory_bound};
 use memory::{check_program, most_facts};
 pub use recording::{Recording, UnjudgedRecording};

@@ -7,6 +7,7 @@ use faultline_catalog::{Rederived, rederive};
 use faultline_checker::{Judgement, Property, Strictness, Verdict, contradiction, examined, judge_history};
 use faultline_core::fault::{FaultState, Outcome};
 use faultline_history::{Account, Context, History};
+use faultline_trace::manifest::BackendKind;
 use faultline_trace::{Bundle, BundleError, Flaw, FlawKind, Manifest, Trace};
 
 use crate::backend::RunEnd;
@@ -59,6 +60,12 @@ impl UnjudgedRecording {
     pub fn read(bundle: &Bundle) -> Result<UnjudgedRecording, BundleError> {
         let recorded = bundle.read_manifest()?;
         let mut trace = bundle.read_trace_of(most_facts())?;
+        if recorded.backend == BackendKind::Events || recorded.events.is_some() {
+            crate::events::compare(bundle, &recorded, &mut trace);
+            let mut manifest = recorded;
+            manifest.fill_in(&trace);
+            return Ok(UnjudgedRecording { manifest, trace });
+        }
         let Rederived { mut manifest, doubts } =
             rederive(recorded, &trace, |it| check_program(it, memory_bound()));
         // Contradictions come first, because they explain more than the flaws of single streams.

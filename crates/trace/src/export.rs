@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use faultline_core::{Fact, MessageId, ProcessId, Time};
 use serde_json::Value;
 
+use crate::import::run::{EndLine, RunLine};
 use crate::manifest::Manifest;
 use crate::memory::Trace;
 use crate::row::{COLUMNS, Naming, Row};
@@ -20,6 +21,24 @@ pub fn json_lines(trace: &Trace, manifest: &Manifest, mut out: impl Write) -> io
     let (names, began) = (Naming::new(manifest), trace.begun().unwrap_or(Time::ZERO));
     for record in trace.records() {
         serde_json::to_writer(&mut out, &Row::new(&record, &names, began))?;
+        out.write_all(b"\n")?;
+    }
+    out.flush()
+}
+
+/// Writes the run as events that can be [imported](crate::import): a line that describes the run, a [`Row`] per fact, and
+/// a line that states how the run ended. The last line is missing if the run was cut short, or if facts are missing.
+///
+/// # Errors
+///
+/// Fails if `out` cannot be written.
+pub fn events(trace: &Trace, manifest: &Manifest, mut out: impl Write) -> io::Result<()> {
+    serde_json::to_writer(&mut out, &RunLine::of(manifest))?;
+    out.write_all(b"\n")?;
+    json_lines(trace, manifest, &mut out)?;
+    let began = trace.begun().unwrap_or(Time::ZERO).0 as i64;
+    if let Some(end) = EndLine::of(manifest, trace, began) {
+        serde_json::to_writer(&mut out, &end)?;
         out.write_all(b"\n")?;
     }
     out.flush()

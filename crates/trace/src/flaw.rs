@@ -67,6 +67,17 @@ pub enum FlawKind {
     NoDigest,
     /// `manifest.json` or `federation.yaml` has changed since it was written.
     Edited,
+    /// The lines of imported events are not numbered, so missing ones cannot be detected.
+    Unnumbered,
+    /// Imported events have no last line that states how the run ended.
+    NoEnd,
+    /// The last line of imported events counts more or fewer events than there are.
+    EventsMissing {
+        /// The number of events according to the last line.
+        counted: u64,
+        /// The number of events found.
+        found: u64,
+    },
     /// Two parts of the record contradict each other: the manifest and the federation, for example, or two facts.
     /// Contains a sentence that explains the contradiction.
     Contradiction(String),
@@ -158,6 +169,13 @@ impl fmt::Display for FlawKind {
             }
             FlawKind::NotRepeated(number) => {
                 write!(f, "differ from those of a repeated simulation, beginning with {number}")
+            }
+            FlawKind::Unnumbered => {
+                write!(f, "some events have no number, so missing ones cannot be detected")
+            }
+            FlawKind::NoEnd => write!(f, "the events have no `end` line, so later ones may be missing"),
+            FlawKind::EventsMissing { counted, found } => {
+                write!(f, "the `end` line counts {counted} events (found {found})")
             }
             FlawKind::Contradiction(text) => write!(f, "{text}"),
             FlawKind::NoDigest => write!(f, "the manifest contains no digest of itself"),

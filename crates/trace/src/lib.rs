@@ -11,6 +11,7 @@
 //! | [`bundle`] | the directory of a recorded run |
 //! | `possible` | facts that no run can contain |
 //! | [`export`] | facts as JSON Lines and CSV, and the communication graph |
+//! | [`mod@import`] | events of other systems as the record of a run |
 //! | [`row`] | a fact as a row of a table |
 //! | [`describe`] | facts in words |
 //! | [`fault`] | faults, triggers, changes and links in words |
@@ -24,6 +25,7 @@ pub mod export;
 pub mod facts;
 pub mod fault;
 pub mod flaw;
+pub mod import;
 pub mod inputs;
 pub mod manifest;
 pub mod memory;

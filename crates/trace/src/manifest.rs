@@ -5,7 +5,8 @@
 
 use faultline_core::fault::{Change, FaultAccount, FaultState, LinkProperties, Outcome};
 use faultline_core::{
-    ClusterId, Digest, Fact, FaultNo, Life, PlannedFault, ProcessId, Promises, Role, RunNames, Span, Time,
+    ClusterId, Digest, Fact, FactKind, FaultNo, Life, PlannedFault, ProcessId, Promises, Role, RunNames,
+    Span, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -82,6 +83,9 @@ pub struct Manifest {
     /// while the run is in progress.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub facts: Vec<FactsEntry>,
+    /// The origin of a run that Faultline did not carry out; `None` for all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<EventsEntry>,
 }
 
 impl Manifest {
@@ -123,6 +127,7 @@ impl Manifest {
             started_unix_ms: 0,
             duration: Span::ZERO,
             facts: Vec::new(),
+            events: None,
         }
     }
 
@@ -194,6 +199,34 @@ pub struct FactsEntry {
     pub seal: Option<Seal>,
 }
 
+/// The events from which a record was imported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EventsEntry {
+    /// The name of the file with the events. The record contains a copy of it.
+    pub file: String,
+    /// The digest of that file.
+    pub digest: Hash,
+    /// The mapping; `None` if the events have the columns of Faultline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mapping: Option<MappingEntry>,
+    /// The kinds of facts that the events contain whenever they happened; `None` for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub records: Option<Vec<FactKind>>,
+    /// The number of lines that no rule of the mapping matches.
+    pub unmatched: u64,
+}
+
+/// The mapping with which events were imported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MappingEntry {
+    /// The name of the mapping, or of its file. The record contains a copy of it.
+    pub name: String,
+    /// The digest of that file.
+    pub digest: Hash,
+}
+
 /// The kind of environment that executes a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -204,6 +237,8 @@ pub enum BackendKind {
     Local,
     /// One pod per node, on Kubernetes.
     Kubernetes,
+    /// None: the record was imported from events of another system.
+    Events,
 }
 
 /// One cluster of a run.
@@ -247,7 +282,7 @@ pub struct Bounds {
 }
 
 /// Returns the default of `at_once_within` for bundles that lack it.
-fn at_once_within() -> Span {
+pub(crate) fn at_once_within() -> Span {
     Span::from_millis(50)
 }
 
@@ -537,6 +572,7 @@ pub(crate) mod tests {
             started_unix_ms: 1,
             duration: Span::from_secs(9),
             facts: Vec::new(),
+            events: None,
         }
     }
 

@@ -60,17 +60,22 @@ impl Extent {
         cluster == ClusterId::OUTSIDE || cluster.index() < self.clusters
     }
 
+    /// Returns whether the target of a fault exists.
+    pub(crate) fn allows_target(self, fault: &Fault) -> bool {
+        let cluster = |it: &ClusterId| self.has_cluster(*it);
+        match fault {
+            Fault::Crash { process: of, .. }
+            | Fault::Pause { process: of, .. }
+            | Fault::Storage { process: of, .. } => self.contains(*of),
+            Fault::LoseCluster { cluster: of, .. } => cluster(of),
+            Fault::Link { from, to, .. } | Fault::Partition { from, to, .. } => cluster(from) && cluster(to),
+        }
+    }
+
     fn allows(self, fact: &Fact) -> bool {
         let process = |it: &ProcessId| self.contains(*it);
         let has_known_ends = |fact| message_of(fact).is_none_or(|it| process(&it.from) && process(&it.to));
         let cluster = |it: &ClusterId| self.has_cluster(*it);
-        let has_known_target = |fault: &Fault| match fault {
-            Fault::Crash { process: of, .. }
-            | Fault::Pause { process: of, .. }
-            | Fault::Storage { process: of, .. } => process(of),
-            Fault::LoseCluster { cluster: of, .. } => cluster(of),
-            Fault::Link { from, to, .. } | Fault::Partition { from, to, .. } => cluster(from) && cluster(to),
-        };
         match fact {
             Fact::Saved(saved) => process(&saved.0.owner),
             Fact::Durable(name) | Fact::Removed(name) => process(&name.owner),
@@ -96,9 +101,9 @@ impl Extent {
             | Fact::Failed { process: of, .. }
             | Fact::Detected { process: of, .. }
             | Fact::Resumed { process: of, .. } => process(of),
-            Fact::Injecting { fault, .. } => has_known_target(fault),
+            Fact::Injecting { fault, .. } => self.allows_target(fault),
             Fact::Changed(change) => match &**change {
-                Change::Fault(planned) => has_known_target(&planned.fault),
+                Change::Fault(planned) => self.allows_target(&planned.fault),
                 Change::Link { from, to, .. } => cluster(from) && cluster(to),
                 Change::Pause(_) => true,
             },

@@ -51,6 +51,11 @@ pub struct Seal {
 pub struct Hash(pub [u8; 32]);
 
 impl Hash {
+    /// Hashes these bytes.
+    pub fn of_bytes(bytes: &[u8]) -> Hash {
+        Hash(*blake3::hash(bytes).as_bytes())
+    }
+
     /// Returns the digest of the remaining content of a file.
     ///
     /// # Errors

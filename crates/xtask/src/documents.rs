@@ -70,6 +70,11 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
         Run("faultline run my.yaml --backend simulate --repeat 50 -q"),
     ),
     ("README.md", "faultline run my.yaml --backend kubernetes", In("docs/kubernetes.md")),
+    (
+        "README.md",
+        "faultline check --events log.jsonl",
+        After("cp $REPOSITORY/crates/session/tests/sessions/logs/torchft.jsonl log.jsonl"),
+    ),
     ("README.md", "faultline reproduce hc3i", Run("faultline reproduce hc3i --seeds 2")),
     (
         "README.md",

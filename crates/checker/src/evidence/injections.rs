@@ -198,7 +198,7 @@ pub(super) fn effects(history: &History<'_>, found: &mut Vec<Contradiction>) {
 /// that each cluster joined and left at most once.
 pub(super) fn changes(history: &History<'_>, found: &mut Vec<Contradiction>) {
     let (context, supervision) = (history.context, &history.supervision);
-    if !context.measures_links && !supervision.changes.is_empty() {
+    if !context.measures_links && context.common_clock && !supervision.changes.is_empty() {
         found.push(Contradiction::ChangedInVirtualTime);
     }
     if !context.measures_links && !context.effects.is_empty() {

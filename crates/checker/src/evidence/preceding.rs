@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::{Fact, ImageName, ProcessId, Promise, TaskId, TheftStep};
+use faultline_core::{Fact, FactKind, ImageName, ProcessId, Promise, TaskId, TheftStep};
 use faultline_history::{Contradiction, History};
 
 use crate::properties::witness_agrees;
@@ -11,6 +11,9 @@ use crate::properties::witness_agrees;
 /// Checks that each report of a part as durable was preceded by a save of the part in the same life. Each save counts
 /// for one report.
 pub(super) fn writes(history: &History<'_>, found: &mut Vec<Contradiction>) {
+    if !history.context.recorded.contains(FactKind::Saved) {
+        return;
+    }
     for (&(process, life), stream) in &history.trace.streams {
         let mut awaited: BTreeMap<ImageName, u32> = BTreeMap::new();
         for (_, fact) in stream {
@@ -31,6 +34,11 @@ pub(super) fn writes(history: &History<'_>, found: &mut Vec<Contradiction>) {
 /// transmitted. If such a message is in the final state of its receiver, `noGhost` judges it, and the record has a gap
 /// only if the witnesses of the sender show that facts about its sends are missing.
 pub(super) fn transmissions(history: &History<'_>, found: &mut Vec<Contradiction>) {
+    if !history.context.recorded.contains(FactKind::Transmitted) {
+        return;
+    }
+    // The witnesses of an imported run are derived from its facts.
+    let has_witnesses = history.context.unmatched.is_none();
     for message in history.messages.iter().filter(|it| it.stamp().is_none()) {
         let from = message.id.from;
         if message.delivered().is_empty() || history.trace.has_gap_of(from) {
@@ -38,7 +46,7 @@ pub(super) fn transmissions(history: &History<'_>, found: &mut Vec<Contradiction
         }
         let is_ghost =
             message.sent().is_empty() && message.delivered().iter().any(|at| history.survives(*at));
-        if !is_ghost || witness_agrees::contradicts_sends(history, from) {
+        if !is_ghost || has_witnesses && witness_agrees::contradicts_sends(history, from) {
             found.push(Contradiction::NeverTransmitted(message.id));
         }
     }

@@ -2,7 +2,7 @@
 //! be alive and, unless it runs tasks, must have a result in its last state.
 
 use faultline_core::fault::Outcome;
-use faultline_core::{Claim, Fact, FactNo, ImageName, Life, PhaseClaim, ProcessId};
+use faultline_core::{Claim, Fact, FactKind, FactNo, ImageName, Life, PhaseClaim, ProcessId};
 
 use crate::finding::{Breach, Findings, Gap, MissingPart};
 use crate::judgement::Property;
@@ -51,6 +51,7 @@ fn check_ranks(history: &History<'_>, finding: &mut Findings) {
     let Some(completed) = supervisor.iter().position(|(_, fact)| *fact == Fact::Completed) else { return };
     let source = Source { process: ProcessId::SUPERVISOR, life: Life(0), number: FactNo(completed as u64) };
     let gone = history.supervision.gone(&history.context.clusters);
+    let has_results = history.context.recorded.contains(FactKind::Finished);
     let is_of_tasks = history.tasks.is_some() || history.planned.is_some();
     for &process in history.context.clusters.iter().flatten() {
         let Some(newest) = history.supervision.newest_life(process) else { continue };
@@ -62,7 +63,10 @@ fn check_ranks(history: &History<'_>, finding: &mut Findings) {
             let last = history.processes[process.index()].segments.end.checked_sub(1);
             history.results.iter().any(|(at, ..)| Some(at.segment.0) == last)
         };
-        if is_down || !is_of_tasks && !has_finished() {
+        if is_down && history.context.derives_supervision() {
+            continue;
+        }
+        if is_down || !is_of_tasks && has_results && !has_finished() {
             finding.violated([source], Breach::CompletedWithout { process, is_down });
         }
     }

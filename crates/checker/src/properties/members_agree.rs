@@ -12,7 +12,7 @@ use faultline_history::{CheckpointName, Group, GroupId, History, Point, SegmentN
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::MembersAgree);
     for (number, group) in history.groups.numbered() {
-        check_commits(history, number, group, &mut finding);
+        check_commits(history, group, &mut finding);
         check_rollbacks(history, number, group, &mut finding);
         for &member in &group.members {
             check_positions(history, member, &mut finding);
@@ -21,7 +21,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-fn check_commits(history: &History<'_>, number: GroupId, group: &Group<'_>, finding: &mut Findings) {
+fn check_commits(history: &History<'_>, group: &Group<'_>, finding: &mut Findings) {
     let committed = group.checkpoints.iter().filter(|(_, checkpoint)| !checkpoint.commits.is_empty());
     let mut previous: Option<(CheckpointName, Point)> = None;
     for (name, checkpoint) in committed {
@@ -31,7 +31,11 @@ fn check_commits(history: &History<'_>, number: GroupId, group: &Group<'_>, find
         if let Some((other, at)) = previous.filter(|(other, _)| other.position == position) {
             finding.violated(
                 [history.source(at), history.source(first.at)],
-                Breach::CommittedTwice { group: number, position, attempts: [other.attempt, name.attempt] },
+                Breach::CommittedTwice {
+                    processes: [history.process_of(at), first.process],
+                    position,
+                    attempts: [other.attempt, name.attempt],
+                },
             );
         }
         for other in &checkpoint.commits[1..] {

@@ -4,7 +4,7 @@
 //! federation, and facts that contradict each other ([`faultline_trace::Flaw`]). None of this is the fault of a
 //! protocol, so it is never a violation.
 
-use crate::finding::{Findings, Gap};
+use crate::finding::{Findings, Gap, Remark};
 use crate::judgement::Property;
 use faultline_history::History;
 
@@ -14,6 +14,8 @@ const NAMED: usize = 4;
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::RecordComplete);
     finding.instances = history.trace.streams.len() as u64;
+    let unmatched = history.context.unmatched.filter(|it| *it > 0);
+    finding.remarks.extend(unmatched.map(|lines| Remark::Unmatched { lines }));
     if !history.is_flawed() {
         return finding;
     }

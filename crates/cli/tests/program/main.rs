@@ -4,6 +4,7 @@ mod common;
 
 mod bad_input;
 mod cluster;
+mod events;
 mod evidence;
 mod explore;
 mod fuzz;

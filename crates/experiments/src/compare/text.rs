@@ -141,6 +141,7 @@ pub(super) fn on(it: &Comparison) -> &'static str {
         BackendKind::Simulate => "in virtual time",
         BackendKind::Local => "on real processes on one machine",
         BackendKind::Kubernetes => "in pods",
+        BackendKind::Events => "from events",
     }
 }
 

@@ -84,6 +84,7 @@ fn manifest(nodes: u32) -> Manifest {
         longest_task: None,
         effects: vec![],
         at_once_within: Span::from_millis(50),
+        events: None,
         plan: vec![
             PlannedFault {
                 no: FaultNo(0),

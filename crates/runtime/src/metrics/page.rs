@@ -107,6 +107,7 @@ impl RunInfo {
                 BackendKind::Simulate => "simulate",
                 BackendKind::Local => "local",
                 BackendKind::Kubernetes => "kubernetes",
+                BackendKind::Events => "events",
             },
             seed: manifest.seed,
             at_once_within: manifest.at_once_within,

@@ -1,5 +1,6 @@
 //! Whole runs: what every backend and every command have in common, and programs that users write.
 
+mod events;
 mod every_backend;
 mod evidence;
 mod golden;

@@ -116,7 +116,7 @@ impl Bundle {
 }
 
 /// A JSON value in which no object contains a key twice. Readers would disagree on which of the entries counts.
-struct Unique(Value);
+pub(crate) struct Unique(pub(crate) Value);
 
 impl<'de> Deserialize<'de> for Unique {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Unique, D::Error> {

@@ -17,6 +17,7 @@ use crate::inputs::{InputsFile, InputsReadError, InputsWriter, read_inputs};
 use crate::manifest::FORMAT;
 use crate::memory::{Stream, Trace};
 
+pub(crate) use description::Unique;
 use description::short;
 
 const MANIFEST: &str = "manifest.json";
@@ -24,6 +25,9 @@ const FEDERATION: &str = "federation.yaml";
 const FACTS: &str = "facts";
 const FACTS_EXTENSION: &str = "facts";
 const INPUTS: &str = "inputs";
+/// The events from which the record was imported, and their mapping.
+const EVENTS: &str = "events.jsonl";
+const MAPPING: &str = "mapping.yaml";
 
 /// The directory of a recorded run.
 #[derive(Clone, Debug)]
@@ -177,7 +181,9 @@ impl Bundle {
         for dir in [self.facts_dir(), self.dir.join(INPUTS)] {
             gone(dir.clone(), fs::remove_dir_all(dir))?;
         }
-        gone(self.dir.join(FEDERATION), fs::remove_file(self.dir.join(FEDERATION)))?;
+        for file in [FEDERATION, EVENTS, MAPPING] {
+            gone(self.dir.join(file), fs::remove_file(self.dir.join(file)))?;
+        }
         gone(self.manifest_path(), fs::remove_file(self.manifest_path()))
     }
 
@@ -189,7 +195,8 @@ impl Bundle {
         };
         let name = path.file_name().unwrap_or_default();
         [FACTS, INPUTS].iter().any(|it| parent.starts_with(dir.join(it)))
-            || parent == dir && [MANIFEST, FEDERATION, FACTS, INPUTS].iter().any(|it| name == *it)
+            || parent == dir
+                && [MANIFEST, FEDERATION, EVENTS, MAPPING, FACTS, INPUTS].iter().any(|it| name == *it)
     }
 
     /// Opens the bundle in `dir`. The content is checked only when it is read.
@@ -375,6 +382,30 @@ impl Bundle {
                 .map_err(|source| BundleError::Write { path: self.facts_path(process, life), source })?;
         }
         Ok(())
+    }
+
+    /// Writes the events from which the record is imported, and the text of their mapping, if any.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a file cannot be written.
+    pub fn write_events(&self, events: &[u8], mapping: Option<&str>) -> Result<(), BundleError> {
+        if let Some(mapping) = mapping {
+            replace(&self.dir.join(MAPPING), mapping.as_bytes())?;
+        }
+        replace(&self.dir.join(EVENTS), events)
+    }
+
+    /// Reads the events from which the record was imported, and the text of their mapping, if any.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a file cannot be read, or is too large.
+    pub fn read_events(&self) -> Result<(Vec<u8>, Option<String>), BundleError> {
+        let events = read_within(&self.dir.join(EVENTS), crate::import::MOST_BYTES)?;
+        let mapping = self.dir.join(MAPPING);
+        let mapping = if mapping.exists() { Some(read(&mapping)?) } else { None };
+        Ok((events, mapping.map(|it| String::from_utf8_lossy(&it).into_owned())))
     }
 
     /// Returns the paths of all files in the directory of facts.

@@ -1,0 +1,79 @@
+//! `faultline check --events`: judges a run that Faultline did not carry out.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use faultline_console::place::{ACTION, create_record};
+use faultline_console::recording::LocatedRecording;
+use faultline_session::Events;
+use faultline_trace::import::{ImportError, MOST_BYTES, Mapping};
+use faultline_trace::printable;
+use miette::miette;
+
+use crate::arguments::CheckArguments;
+use crate::command_error::{CommandError, Exit};
+use crate::recording::strictness;
+
+/// The file name that stands for standard input.
+const STDIN: &str = "-";
+
+/// Imports the events in `file`, judges them, and records them if the user asked for it.
+pub(crate) fn check(file: &Path, arguments: &CheckArguments) -> Result<Exit, CommandError> {
+    let mapping = arguments.mapping.as_deref().map(mapping).transpose()?;
+    let bytes = read(file)?;
+    let label = if file == Path::new(STDIN) { "standard input".into() } else { file.to_string_lossy() };
+    let label = printable(&label);
+    let events = Events { bytes: &bytes, file: &label, mapping: mapping.as_ref() };
+    let run = events.import().map_err(|error| refused(&label, error))?;
+    let dir = arguments.out.as_deref().unwrap_or(Path::new(""));
+    if arguments.out.is_some() {
+        let bundle = create_record(ACTION, dir)?;
+        let written = events.write(&run, &bundle);
+        written.map_err(|error| {
+            CommandError::writing(ACTION, dir, &error, "specify a writable directory with `--out`")
+        })?;
+    }
+    let recording = LocatedRecording::new(dir, run, strictness(arguments.strict));
+    recording.print(arguments.output)?;
+    Ok(recording.exit())
+}
+
+/// Returns the built-in mapping with this name, or reads one from a file.
+fn mapping(name: &Path) -> Result<Mapping, CommandError> {
+    let text = name.to_string_lossy();
+    let label = printable(&text);
+    let mapping = match Mapping::built_in(&text) {
+        Some(mapping) => mapping,
+        None => {
+            let known: Vec<_> = Mapping::names().map(|it| format!("`{it}`")).collect();
+            let help = format!("specify a file, or one of the built-in mappings: {}", known.join(", "));
+            let bytes =
+                std::fs::read(name).map_err(|error| CommandError::path("read", name, error, &help))?;
+            Mapping::parse(&label, &String::from_utf8_lossy(&bytes))
+        }
+    };
+    mapping.map_err(|error| refused(&label, error))
+}
+
+/// Reads the file with the events, which may be of any kind.
+fn read(file: &Path) -> Result<Vec<u8>, CommandError> {
+    const HELP: &str = "specify a file with one JSON object per line, or `-` for standard input";
+    let mut bytes = Vec::new();
+    let read = match file == Path::new(STDIN) {
+        true => io::stdin().lock().take(MOST_BYTES + 1).read_to_end(&mut bytes),
+        false => File::open(file).and_then(|it| it.take(MOST_BYTES + 1).read_to_end(&mut bytes)),
+    };
+    read.map_err(|error| CommandError::path("read", file, error, HELP))?;
+    if bytes.len() as u64 > MOST_BYTES {
+        let why = format!("it is longer than {} MiB", MOST_BYTES >> 20);
+        return Err(CommandError::path("read", file, why, "import a part of the run"));
+    }
+    Ok(bytes)
+}
+
+fn refused(label: &str, error: ImportError) -> CommandError {
+    let ImportError { line, what, help } = error;
+    let place = line.map(|it| format!(", line {it}")).unwrap_or_default();
+    CommandError::input(miette!(help = help, "{label}{place}: {what}"))
+}

@@ -1,0 +1,258 @@
+//! A line's columns as a fact: the inverse of [`crate::row`].
+
+use faultline_core::{
+    Boot, Cause, Claim, EndedBy, Fact, FactKind, FactNo, FaultNo, Life, PartitionClaim, PhaseClaim,
+    PlannedFault, PlannedTask, Position, Sn, Span, StorageFate, Theft, TheftStep, Witness,
+};
+
+use super::ImportError;
+use super::fields::Fields;
+
+type Read<T> = Result<T, ImportError>;
+
+/// Reads a fact of this kind that follows `facts` others of its life. Its witness, if any, is assigned later. A life that
+/// the line does not state is life 0.
+pub(super) fn read(kind: FactKind, facts: u64, plan: &[PlannedFault], from: &mut Fields<'_>) -> Read<Fact> {
+    if !kind.is_of_process() {
+        return supervisor(kind, plan, from);
+    }
+    Ok(match kind {
+        FactKind::Sent => Fact::Sent { id: from.message(true)?, bytes: from.or_zero("message_bytes")? },
+        FactKind::Transmitted => {
+            let id = from.message(true)?;
+            let incarnation = from.incarnation("piggybacked_incarnation")?;
+            let position = Position { incarnation, sn: Sn(from.or_zero("piggybacked_sn")?) };
+            Fact::Transmitted { id, position }
+        }
+        FactKind::Suppressed => Fact::Suppressed(from.message(true)?),
+        FactKind::Delivered => Fact::Delivered(from.message(false)?),
+        FactKind::Consumed => Fact::Consumed(from.message(false)?),
+        FactKind::DroppedStale => Fact::DroppedStale(from.message(false)?),
+        FactKind::Saved => {
+            Fact::Saved(Box::new((from.image()?, Witness::default(), from.or_zero("state_bytes")?)))
+        }
+        FactKind::Durable => Fact::Durable(from.image()?),
+        FactKind::Removed => Fact::Removed(from.image()?),
+        FactKind::Restored => {
+            let image = from.optional_image()?;
+            Fact::Restored(Box::new((image, from.incarnation("incarnation")?, Witness::default())))
+        }
+        FactKind::Finished => {
+            let digest = match from.optional_text("digest")? {
+                Some(text) => super::run::digest(&text)
+                    .ok_or_else(|| from.not_one_of("digest", &text, "the texts of 32 hexadecimal digits"))?,
+                None => faultline_core::Digest([0; 16]),
+            };
+            Fact::Finished(Box::new((Witness::default(), digest)))
+        }
+        FactKind::Computed => Fact::Computed { since: FactNo(from.optional("since")?.unwrap_or(facts)) },
+        _ => return task(kind, from),
+    })
+}
+
+/// Reads a fact about tasks or partitions.
+fn task(kind: FactKind, from: &mut Fields<'_>) -> Read<Fact> {
+    let step = match kind {
+        FactKind::Lent => TheftStep::Lent,
+        FactKind::Shipped => TheftStep::Shipped,
+        FactKind::Taken => TheftStep::Taken,
+        FactKind::Done => TheftStep::Done,
+        FactKind::Returned => TheftStep::Returned,
+        FactKind::Merged => TheftStep::Merged,
+        FactKind::Receipted => TheftStep::Receipted,
+        FactKind::Forgotten => TheftStep::Forgotten,
+        FactKind::Voided => TheftStep::Voided,
+        FactKind::Ran => {
+            let (task, spawned) = (from.task("task")?, from.or_zero("spawned")?);
+            return Ok(Fact::Ran { task, spawned, cost_us: from.or_zero("cost_us")? });
+        }
+        FactKind::Planned => {
+            let (task, partition) = (from.task("task")?, from.process_or_own("partition")?);
+            let sources = from.tasks("sources")?.into();
+            return Ok(Fact::Planned(Box::new(PlannedTask { task, partition, sources })));
+        }
+        FactKind::Rerun => {
+            let (task, by) = (from.task("task")?, from.process("partition")?);
+            let (epoch, cost_us) = (from.incarnation("incarnation")?, from.or_zero("cost_us")?);
+            return Ok(Fact::Rerun { task, by, epoch, cost_us });
+        }
+        FactKind::CheckpointMessage => {
+            let (position, from, to) =
+                (from.checkpoint()?, from.process("sender")?, from.process("receiver")?);
+            return Ok(Fact::CheckpointMessage { position, from, to });
+        }
+        FactKind::Absorbed => {
+            let (of, image) = (from.process("partition")?, from.optional_image()?);
+            let incarnation = from.incarnation("incarnation")?;
+            return Ok(Fact::Absorbed(Box::new((of, image, Witness::default(), incarnation))));
+        }
+        FactKind::Ceded => {
+            let partition = from.process("partition")?;
+            return Ok(Fact::Ceded { partition, epoch: from.incarnation("incarnation")? });
+        }
+        _ => return claim(kind, from).map(|it| Fact::Claim(Box::new(it))),
+    };
+    let (victim, thief) = (from.process("victim")?, from.process("thief")?);
+    let (life, number) = (Life(from.number("theft_life")?), from.number("theft_number")?);
+    Ok(Fact::Theft { theft: Theft { victim, thief, life, number }, task: from.task("task")?, step })
+}
+
+fn claim(kind: FactKind, from: &mut Fields<'_>) -> Read<Claim> {
+    Ok(match kind {
+        FactKind::CheckpointRequested => {
+            let (position, attempt) = (from.checkpoint()?, from.attempt()?);
+            Claim::CheckpointRequested { position, attempt, forced: from.flag("forced")? }
+        }
+        FactKind::CheckpointCommitted => {
+            let (position, attempt, forced) = (from.checkpoint()?, from.attempt()?, from.flag("forced")?);
+            let (frozen, vectors) = (Span(from.or_zero("frozen_ns")?), from.vectors()?.into());
+            Claim::Committed { position, attempt, forced, frozen, vectors }
+        }
+        FactKind::CheckpointAborted => {
+            Claim::Aborted { position: from.checkpoint()?, attempt: from.attempt()? }
+        }
+        FactKind::RecoveryStarted => {
+            Claim::RecoveryStarted { lives: from.or_zero("recovery_lives")?, round: from.or_zero("round")? }
+        }
+        FactKind::RolledBack => rolled_back(from)?,
+        FactKind::Alerted => {
+            let (group, incarnation) = (from.group("cause_cluster")?, from.incarnation("incarnation")?);
+            let position = Position { incarnation, sn: Sn(from.number("checkpoint_sn")?) };
+            Claim::Alerted { from: group, position }
+        }
+        FactKind::Resent => Claim::Resent { id: from.message(true)? },
+        FactKind::Forcing => Claim::Forcing { id: from.message(false)? },
+        FactKind::Collected => Claim::Collected {
+            round: from.or_zero("round")?,
+            below: Sn(from.number("checkpoint_sn")?),
+            kept: from.or_zero("kept")?,
+            log: from.or_zero("log_entries")?,
+        },
+        FactKind::Protected => Claim::Protected,
+        FactKind::Unrecoverable => {
+            Claim::Unrecoverable { group: from.group("about_cluster")?, missing: from.value("missing")? }
+        }
+        FactKind::Released => Claim::Released { cluster: from.cluster("about_cluster")? },
+        FactKind::Spilled => Claim::Spilled {
+            messages: from.or_zero("spilled_messages")?,
+            bytes: from.or_zero("spilled_bytes")?,
+            left: from.or_zero("memory_bytes")?,
+        },
+        FactKind::Orphaned => {
+            let id = from.message(false)?;
+            Claim::Phase(PhaseClaim::Orphaned { id, phase: from.number("message_phase")? })
+        }
+        FactKind::NotRepeated => {
+            let (id, recorded) = (from.message(true)?, from.number("recorded_phase")?);
+            Claim::Phase(PhaseClaim::NotRepeated { id, recorded, repeated: from.number("message_phase")? })
+        }
+        FactKind::RecoveryJoined => {
+            let (partition, epoch) = (from.process("partition")?, from.incarnation("incarnation")?);
+            Claim::Partition(PartitionClaim::RecoveryJoined { partition, epoch, slot: from.checkpoint()? })
+        }
+        FactKind::Drained => {
+            let (of, to) = (from.process("sender")?, from.process("receiver")?);
+            let epoch = from.incarnation("incarnation")?;
+            Claim::Partition(PartitionClaim::Drained { from: of, to, epoch })
+        }
+        other => {
+            return Err(ImportError::new(
+                format!("`{}` cannot be imported", crate::row::kind_name(other)),
+                "remove the line",
+            ));
+        }
+    })
+}
+
+fn rolled_back(from: &mut Fields<'_>) -> Read<Claim> {
+    let checkpoint = from.checkpoint()?;
+    let to = Position { incarnation: from.incarnation("incarnation")?, sn: checkpoint.sn };
+    let cause = match from.optional_text("cause")?.as_deref() {
+        None | Some("failure") => Cause::Failure,
+        Some("alert") => {
+            let (group, incarnation) = (from.group("cause_cluster")?, from.incarnation("cause_incarnation")?);
+            Cause::Alert {
+                from: group,
+                position: Position { incarnation, sn: Sn(from.or_zero("cause_sn")?) },
+            }
+        }
+        Some(other) => return Err(from.not_one_of("cause", other, "`failure` and `alert`")),
+    };
+    Ok(Claim::RolledBack { to, checkpoint, cause, vectors: from.vectors()?.into() })
+}
+
+/// Reads a fact of the supervisor. Another process may report such a fact about itself.
+fn supervisor(kind: FactKind, plan: &[PlannedFault], from: &mut Fields<'_>) -> Read<Fact> {
+    Ok(match kind {
+        FactKind::LifeStarted => {
+            let process = from.process_or_own("about_process")?;
+            let life = Life(from.number("about_life")?);
+            let boot = match from.optional_text("begins")?.as_deref() {
+                None if life <= Life(1) => Boot::Fresh,
+                Some("fresh") => Boot::Fresh,
+                None | Some("restarted") => Boot::Restarted,
+                Some("replaced") => Boot::Replaced,
+                Some(other) => {
+                    return Err(from.not_one_of("begins", other, "`fresh`, `restarted` and `replaced`"));
+                }
+            };
+            Fact::LifeStarted { process, life, boot }
+        }
+        FactKind::Begun => Fact::Begun,
+        FactKind::Completed => Fact::Completed,
+        FactKind::Failed => failed(from)?,
+        FactKind::Detected | FactKind::Resumed => {
+            let process = from.process_or_own("about_process")?;
+            let life = Life(from.or_zero("about_life")?);
+            match kind {
+                FactKind::Detected => Fact::Detected { process, life },
+                _ => Fact::Resumed { process, life },
+            }
+        }
+        FactKind::Injecting => {
+            let no = FaultNo(from.number("fault")?);
+            let planned = plan.iter().find(|it| it.no == no).ok_or_else(|| {
+                ImportError::new(
+                    format!("`fault` must be a fault of the plan (found {})", no.0),
+                    "add the fault to `plan` of the `run` line",
+                )
+            })?;
+            Fact::Injecting { no, fault: Box::new(planned.fault.clone()) }
+        }
+        FactKind::Ineffective => {
+            let no = FaultNo(from.number("fault")?);
+            let reason = crate::printable(&from.optional_text("reason")?.unwrap_or_default());
+            Fact::Ineffective { no, reason: reason.into() }
+        }
+        FactKind::Changed => {
+            from.optional::<u32>("fault")?;
+            Fact::Changed(from.value("change")?)
+        }
+        FactKind::Joined => Fact::Joined(from.cluster("about_cluster")?),
+        FactKind::Leaving => Fact::Leaving(from.cluster("about_cluster")?),
+        _ => Fact::Left(from.cluster("about_cluster")?),
+    })
+}
+
+fn failed(from: &mut Fields<'_>) -> Read<Fact> {
+    let process = from.process_or_own("about_process")?;
+    let life = Life(from.or_zero("about_life")?);
+    let storage = match from.optional_text("storage")?.as_deref() {
+        None | Some("kept") => StorageFate::Kept,
+        Some("lost") => StorageFate::Lost,
+        Some(other) => return Err(from.not_one_of("storage", other, "`kept` and `lost`")),
+    };
+    let by = match (from.optional("fault")?, from.optional_text("ended_by")?.as_deref()) {
+        (Some(no), None) => EndedBy::Fault(FaultNo(no)),
+        (None, Some("silence")) => EndedBy::Silence,
+        (None, None) if storage == StorageFate::Kept => EndedBy::Silence,
+        (None, None | Some("storageLost")) => EndedBy::StorageLost,
+        (None, Some("placeLost")) => EndedBy::PlaceLost,
+        (None, Some("supervisorRestarted")) => EndedBy::SupervisorRestarted,
+        (_, Some(other)) => {
+            let causes = "`silence`, `placeLost`, `storageLost` and `supervisorRestarted`, without `fault`";
+            return Err(from.not_one_of("ended_by", other, causes));
+        }
+    };
+    Ok(Fact::Failed { process, life, storage, by })
+}
