@@ -675,13 +675,18 @@ impl<'a> Builder<'a> {
         self.history.is_settled = match context.outcome {
             Some(Outcome::Completed) => true,
             Some(Outcome::Deadline) => context.settled_after.is_some_and(|quiet| {
-                let since = self.last_movement.max(self.history.last_disturbance());
-                context.end.since(since) >= quiet
+                let history = &self.history;
+                let since = self.last_movement.max(history.last_disturbance());
+                let carried = history.transfer_time(history.bytes_in_transit());
+                context.end.since(since) >= quiet.max(history.slowest_delay() * DELAYS + carried)
             }),
             _ => false,
         };
     }
 }
+
+/// How many times the delay of the slowest link a message may be in transit: lost packets are sent again.
+const DELAYS: u64 = 100;
 
 /// Returns whether other members of the group of `process` have rolled back but `process` has not.
 fn lags(history: &History<'_>, process: ProcessId) -> bool {

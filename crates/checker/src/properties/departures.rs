@@ -6,7 +6,6 @@ use faultline_core::fault::Outcome;
 use faultline_core::{ClusterId, ProcessId, Span, Time};
 
 use super::line::{calm_since, slack};
-use super::stalled::transfer_time;
 use crate::finding::{Breach, Findings, Remark};
 use faultline_history::History;
 
@@ -56,7 +55,8 @@ fn bound(history: &History<'_>) -> Option<Span> {
     let period = bounds.collect_every? + every?.into_iter().max()?;
     let part = history.witnessed.iter().map(|it| it.bytes).max().unwrap_or_default();
     let bytes = u128::from(part) * context.clusters.iter().flatten().count() as u128 * PARTS;
-    Some(period * PERIODS + slack(history) * 2 + transfer_time(history, bytes))
+    let carried = history.transfer_time(bytes + history.undelivered_bytes());
+    Some(period * PERIODS + slack(history) * 2 + carried)
 }
 
 /// Returns when the last process of a cluster finished; `None` if one of them has not finished in its final state.

@@ -2,12 +2,12 @@
 //! back again, and the application continues until it has finished.
 //!
 //! Apart from clusters that leave (`departures`), this property is judged for runs that exceeded their deadline, if all
-//! processes read the same clock. A run that completed has made progress. The time allowed to settle and resume depends on the federation: ten seconds plus
-//! a hundred times the delay of its slowest link, plus the time that its slowest link needs to carry the parts of
-//! checkpoints that were saved again after the last fault because their storage was lost. A task-based program counts
-//! as stalled only if, in addition, its longest task would have ended. No application counts as stalled before it has
-//! paused for ten times its longest earlier pause. Each group is also judged individually, even if others continue
-//! (`stalled`).
+//! processes read the same clock. A run that completed has made progress. The time allowed to settle and resume depends
+//! on the federation: ten seconds plus a hundred times the delay of its slowest link, plus the time that its slowest link
+//! needs to carry everything in transit, and the parts of checkpoints that were saved again after the last fault because
+//! their storage was lost. A task-based program counts as stalled only if, in addition, its longest task would have ended.
+//! No application counts as stalled before it has paused for ten times its longest earlier pause. Each group is also
+//! judged individually, even if others continue (`stalled`).
 //!
 //! It is judged for protocols that promise it; for others, a violation is only reported as a remark. Independent
 //! checkpoints do not promise it, because their groups may make each other roll back for as long as they exchange
@@ -19,7 +19,7 @@ use faultline_core::fault::Outcome;
 use faultline_core::{Claim, Fact, Life, ProcessId, Span, Time};
 
 use super::departures;
-use super::stalled::{self, transfer_time};
+use super::stalled;
 use crate::finding::{Breach, Findings, Round};
 use crate::judgement::Property;
 use faultline_history::{Claimed, Group, GroupId, History};
@@ -40,10 +40,9 @@ fn settles(history: &History<'_>, finding: &mut Findings) {
     if !context.common_clock || !is_ended {
         return;
     }
-    let slowest = context.links.iter().map(|it| it.requested.latency + it.requested.jitter).max();
     let calm = history.calm_since();
-    let bound =
-        LEAST + slowest.unwrap_or_default() * 100 + transfer_time(history, refilled_bytes(history, calm));
+    let carried = history.transfer_time(refilled_bytes(history, calm) + history.bytes_in_transit());
+    let bound = LEAST + history.slowest_delay() * 100 + carried;
     if context.end.since(calm) < bound {
         return;
     }
@@ -299,6 +298,24 @@ mod tests {
         assert!(is_late(wrong_with(0, 15_000_000, true, 1)), "a new part is not transferred");
         assert!(is_late(wrong_with(1, 15_000_000, false, 1)), "a first replica does not replace a lost one");
         assert_eq!(wrong_with(1, 15_000_000, false, 2), None, "the holder has lost its replica");
+    }
+
+    #[test]
+    fn an_application_may_wait_for_everything_in_transit() {
+        // A message has eight bytes; nothing moves during the last 56 s.
+        for (bandwidth, messages, is_stalled) in
+            [(0, 1, true), (0, 7, true), (1, 1, true), (1, 7, false), (1_000, 7, true)]
+        {
+            let mut run = run();
+            let requested = LinkProperties { bandwidth, ..LinkProperties::default() };
+            let (from, to, measured, observed, since) = (ClusterId(0), ClusterId(1), None, None, None);
+            run.context.links = vec![LinkEntry { from, to, requested, measured, observed, since }];
+            run.restore(0, 1, Some((0, 1)));
+            move_on(&mut run, 3);
+            (0..messages).for_each(|_| drop(run.send(0, 1)));
+            let found = matches!(wrong(&run), Some(Breach::NoProgress { .. }));
+            assert_eq!(found, is_stalled, "{bandwidth} {messages}");
+        }
     }
 
     #[test]

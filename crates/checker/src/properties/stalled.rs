@@ -14,7 +14,7 @@ use std::cmp::max;
 use faultline_core::{Fact, ProcessId, Span, Time};
 
 use crate::finding::{Breach, Findings};
-use faultline_history::{Ending, History, Message, Point, RestoredBy, Segment, SegmentNo};
+use faultline_history::{Ending, History, Point, RestoredBy, Segment, SegmentNo};
 
 /// The factor by which a delay may exceed a comparable earlier one.
 const TIMES: u64 = 10;
@@ -88,28 +88,8 @@ fn slowest_delivery(history: &History<'_>) -> Span {
 fn carried(history: &History<'_>, since: Time) -> Span {
     let is_saved_late = |it: &Point| history.time(*it) >= since;
     let parts = history.witnessed.iter().filter(|it| it.part.is_some() && is_saved_late(&it.at));
-    let mut bytes: u128 = parts.map(|it| u128::from(it.bytes)).sum();
-    let is_delivered = |it: &Message| it.delivered().iter().any(|&at| history.survives(at));
-    for message in history.messages.iter().filter(|it| !is_delivered(it)) {
-        let Some(sent) = message.sent().first() else { continue };
-        if let Fact::Sent { bytes: length, .. } = fact(history, sent) {
-            bytes += u128::from(*length);
-        }
-    }
-    transfer_time(history, bytes)
-}
-
-/// Returns the time that the slowest link takes for this many bytes; zero if no link has a limited bandwidth.
-pub(super) fn transfer_time(history: &History<'_>, bytes: u128) -> Span {
-    let links = history.context.links.iter().map(|it| it.requested.bandwidth).filter(|it| *it > 0);
-    let Some(slowest) = links.min() else { return Span::ZERO };
-    let nanos = bytes * 1_000_000_000 / u128::from(slowest);
-    Span(u64::try_from(nanos).unwrap_or(u64::MAX))
-}
-
-fn fact<'a>(history: &'a History<'_>, at: Point) -> &'a Fact {
-    let Segment { host, life, .. } = *history.segment(at.segment);
-    &history.trace.streams[&(host, life)][at.fact as usize].1
+    let parts: u128 = parts.map(|it| u128::from(it.bytes)).sum();
+    history.transfer_time(parts + history.undelivered_bytes())
 }
 
 /// Returns the last restore of a process that has done nothing since, and how long its application had taken to do
