@@ -726,7 +726,7 @@ impl Breach {
                     process(*of),
                     at.as_secs_f64(),
                     input(*handled, names),
-                    one_line(message)
+                    message
                 )
             }
             Breach::TimeStoodStill { process: of, handled, events, at } => format!(
@@ -758,11 +758,6 @@ fn input(handled: Handled, names: &Context) -> String {
         Handled::Job(no) => format!("{no} of the application"),
         Handled::Timeout => "a timeout".into(),
     }
-}
-
-/// Replaces control characters, such as line breaks, by spaces.
-fn one_line(text: &str) -> String {
-    text.split(char::is_control).filter(|it| !it.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// Formats how often something happened: `once`, `twice` or `3 times`.
