@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 
 use faultline_core::fault::{Handled, MemoryContent, MemoryPart, MemoryUse, Panic};
 use faultline_core::names::checkpoint;
+use faultline_core::text::one_line;
 use faultline_core::{
     Breakage, BreakageKind, ClusterId, ImageName, Life, MessageId, ProcessId, Span, Theft, TheftStep,
 };
@@ -736,7 +737,7 @@ impl Breach {
                     process(*of),
                     at.as_secs_f64(),
                     input(*handled, names),
-                    one_line(message)
+                    message
                 )
             }
             Breach::Broke(ref breakage) => broke(breakage, names),
@@ -771,18 +772,20 @@ fn input(handled: Handled, names: &Context) -> String {
     }
 }
 
-/// Replaces control characters, such as line breaks, by spaces.
-fn one_line(text: &str) -> String {
-    text.split(char::is_control).filter(|it| !it.is_empty()).collect::<Vec<_>>().join(" ")
+/// The maximum number of characters of a text that a program wrote.
+const MOST_QUOTED: usize = 1_000;
+
+fn quoted(text: &str) -> String {
+    one_line(text, MOST_QUOTED)
 }
 
 /// Describes how the program that acts as a process's protocol failed, with the last lines of its log.
 fn broke(breakage: &Breakage, names: &Context) -> String {
     let Breakage { process, life, program, what, log, .. } = breakage;
     let process = names.names.process(*process);
-    let mut text = format!("{process} ({}, {life}) {}", one_line(program), one_line(what));
+    let mut text = format!("{process} ({}, {life}) {}", quoted(program), quoted(what));
     if !log.is_empty() {
-        let lines: Vec<String> = log.iter().map(|it| one_line(it)).collect();
+        let lines: Vec<String> = log.iter().map(|it| quoted(it)).collect();
         text += &format!("; its log ends with: {}", lines.join(" | "));
     }
     text

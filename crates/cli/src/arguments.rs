@@ -277,6 +277,9 @@ pub(crate) struct ReproduceArguments {
     /// Continue an interrupted reproduction in the same directory
     #[arg(long)]
     pub(crate) resume: bool,
+    /// Show progress only on a terminal, and only after a few seconds
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 }
 
 /// Choose clusters from a communication graph.
@@ -523,6 +526,9 @@ pub(crate) struct CompareArguments {
     /// Continue an interrupted comparison in the same directory
     #[arg(long)]
     pub(crate) resume: bool,
+    /// Show progress only on a terminal, and only after a few seconds
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
     /// Choose the output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
@@ -579,6 +585,9 @@ pub(crate) struct SweepArguments {
     /// Continue an interrupted sweep in the same directory
     #[arg(long)]
     pub(crate) resume: bool,
+    /// Show progress only on a terminal, and only after a few seconds
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
     /// Choose the output format
     #[arg(long, value_enum, default_value_t = SweepFormat::Text)]
     pub(crate) format: SweepFormat,
@@ -752,7 +761,8 @@ pub(crate) struct ExplainArguments {
 
 /// Write a self-contained page about a recorded run, with a space-time diagram.
 ///
-/// The page needs no network access. The diagram is also written to a separate file, `diagram.svg`.
+/// The page needs no network access. The diagram is also written to a separate file: `diagram.svg` or, with `--to`, the
+/// page's name with the extension `svg`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -1133,7 +1143,10 @@ pub(crate) struct SamplesArguments {
 #[command(after_help = "\
 Examples:
   faultline completions bash > /etc/bash_completion.d/faultline
-  faultline completions zsh > ~/.zfunc/_faultline")]
+  faultline completions fish > ~/.config/fish/completions/faultline.fish
+  faultline completions zsh > ~/.zfunc/_faultline
+
+The scripts for bash, fish and zsh also complete names of samples and papers.")]
 pub(crate) struct CompletionsArguments {
     /// Generate the script for this shell
     pub(crate) shell: Shell,

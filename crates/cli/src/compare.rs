@@ -42,7 +42,8 @@ fn check_name(name: &str, federation: &Federation) -> Result<(), CommandError> {
 
 /// Executes `faultline compare`.
 pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError> {
-    let CompareArguments { file, protocols, seeds, seed, out, format, backend, resume, .. } = arguments;
+    let CompareArguments { file, protocols, seeds, seed, out, format, backend, resume, quiet, .. } =
+        arguments;
     if *backend == ComparedOn::Local && arguments.jobs.is_some() {
         return Err(CommandError::input(miette!(
             help = "omit `--jobs`, or add `--backend simulate`",
@@ -76,14 +77,18 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
         .then(|| ResultJournal::open(&out.join(RUNS), "comparison", &head, *resume))
         .transpose()?;
     let (mut journal, known) = journal.unzip();
-    let mut processes =
-        processes::Compared::new(Evaluation { out, interrupted: &interrupted, resume: *resume });
+    let mut processes = processes::Compared::new(Evaluation {
+        out,
+        interrupted: &interrupted,
+        resume: *resume,
+        quiet: *quiet,
+    });
     let mut maker = |what: &str, federation: &Federation, seed| processes.run(what, federation, seed);
     let runs = match backend {
         ComparedOn::Simulate => Runs::Simulated,
         ComparedOn::Local => Runs::Elsewhere(BackendKind::Local, &mut maker),
     };
-    let mut progress = Progress::counting(0, 0);
+    let mut progress = Progress::counting(0, 0).unless_quiet(*quiet);
     let mut keep = |it: &StoredResult| journal.iter_mut().for_each(|journal| journal.add(it));
     let mut tell = |step: RunProgress<'_>| progress.step(step.what, (step.done, step.total), step.is_known);
     let mut store = ResultStore::new(known.unwrap_or_default(), &mut keep, &mut tell, &interrupted);
@@ -105,7 +110,9 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     }
     output::print(&match format {
         Format::Json => json,
-        Format::Text => format!("{}\n{}\n", text::text(&done), out.join("index.html").display()),
+        Format::Text => {
+            output::filled(format!("{}\n{}\n", text::text(&done), out.join("index.html").display()))
+        }
     })?;
     print_missing(done.missing);
     print_out_of_memory(done.out_of_memory);

@@ -10,6 +10,7 @@ use faultline_api::quantity::Size;
 use faultline_api::resource::Family;
 use faultline_checker::{Property, Verdict};
 use faultline_console::place::{ACTION, Claim, check_free, write_record};
+use faultline_console::recording::STEPS;
 use faultline_explore::{
     Bounds, Counterexample, Ending, Exploration, Program, SearchExtent, Storage, explore as search,
     federation, names,
@@ -42,7 +43,7 @@ pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, CommandError
     let jobs = jobs(arguments.jobs);
     let mut report = Report::new(&federation, arguments);
     if !arguments.quiet && arguments.format == Format::Text {
-        output::print(&title(&report, &programs))?;
+        output::print(&output::filled(title(&report, &programs)))?;
     }
     let levels = match arguments.overtakings {
         Overtakings::Deepen => (0..=100).map(Some).collect(),
@@ -88,7 +89,7 @@ pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, CommandError
         level.seconds = begun.elapsed().as_secs_f64();
         let is_bounded = level.is_bounded;
         if !arguments.quiet && arguments.format == Format::Text {
-            output::print(&line(&level))?;
+            output::print(&output::filled(line(&level)))?;
         }
         report.levels.push(level);
         if !is_bounded {
@@ -98,7 +99,7 @@ pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, CommandError
     let verdict = report.conclude();
     output::print(&match arguments.format {
         Format::Json => output::json(&report),
-        Format::Text => conclusion(&report, arguments),
+        Format::Text => output::filled(conclusion(&report, arguments)),
     })?;
     Ok(verdict.into())
 }
@@ -170,7 +171,7 @@ fn programs(arguments: &ExploreArguments, federation: &Federation) -> Result<Vec
 
 /// Prints the progress of the search, and stops the search if the user interrupts it or it reaches the memory limit.
 struct Ticker<'a> {
-    progress: Option<Progress>,
+    progress: Progress,
     overtakings: Option<u32>,
     begun: Instant,
     interrupted: &'a AtomicBool,
@@ -190,15 +191,13 @@ impl<'a> Ticker<'a> {
 
     /// Shows the progress. Returns whether the search may continue.
     fn tick(&mut self, extent: &SearchExtent) -> bool {
-        if let Some(progress) = &mut self.progress {
-            progress.show(|| {
-                let SearchExtent { states, depth, runs, .. } = extent;
-                let rate = *states as f64 / self.begun.elapsed().as_secs_f64().max(1e-3);
-                let overtakings = overtaken(self.overtakings);
-                let (states, runs) = (count(*states, "state"), count(*runs, "run"));
-                format!("{overtakings}: {states}, depth {depth}, {runs} judged, {rate:.0} states per second")
-            });
-        }
+        self.progress.show(|| {
+            let SearchExtent { states, depth, runs, .. } = extent;
+            let rate = *states as f64 / self.begun.elapsed().as_secs_f64().max(1e-3);
+            let overtakings = overtaken(self.overtakings);
+            let (states, runs) = (count(*states, "state"), count(*runs, "run"));
+            format!("{overtakings}: {states}, depth {depth}, {runs} judged, {rate:.0} states per second")
+        });
         self.memory_limit = memory_bound().filter(|it| (it.used)() >= it.bytes).map(|it| it.bytes);
         self.memory_limit.is_none() && !self.interrupted.load(Ordering::Relaxed)
     }
@@ -302,7 +301,7 @@ impl Finding {
         output::write(&dir, "transcript.txt", &transcript)?;
         let steps: String =
             (1..).zip(&found.steps).map(|(number, step)| format!("{number:4}  {step}\n")).collect();
-        output::write(&dir, "steps.txt", &steps)?;
+        output::write(&dir, STEPS, &steps)?;
         Ok(Finding {
             properties: found.violated(),
             texts: found.violations(),

@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use faultline_report::explain::count;
@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::command_error::CommandError;
-use crate::output::{note, replace};
+use crate::output::{note, read_file, replace};
 
 /// The name of the journal in the directory of `--out`.
 pub(crate) const RUNS: &str = "runs.jsonl";
@@ -118,9 +118,11 @@ pub(crate) fn print_out_of_memory(runs: u64) {
 
 /// Creates a journal. Does not overwrite one that has results.
 fn begun<T: Serialize>(path: &Path, work: &str, head: &Head<T>) -> Result<ResultJournal, CommandError> {
-    if let Ok(mut lines) = lines_of(path)
-        && lines.nth(1).is_some()
-    {
+    let is_free = match lines_of(path) {
+        Ok(mut lines) => lines.nth(1).is_none(),
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    };
+    if !is_free {
         return Err(CommandError::input(miette!(
             help = format!(
                 "add `--resume` to continue that {work}, specify another directory with `--out`, or delete this file"
@@ -184,6 +186,12 @@ where
     Ok((ResultJournal { path: path.to_owned(), file, broken: None }, results))
 }
 
+/// Returns the lines of a journal.
+///
+/// # Errors
+///
+/// Returns an error if it is not a file, which could block forever, is too large, or is not UTF-8 text.
 fn lines_of(path: &Path) -> io::Result<impl Iterator<Item = String>> {
-    Ok(BufReader::new(File::open(path)?).lines().map_while(Result::ok))
+    let text = read_file(path)?;
+    Ok(text.lines().map(str::to_owned).collect::<Vec<_>>().into_iter())
 }

@@ -55,6 +55,7 @@ mod traces;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
+use clap_complete::Shell;
 use faultline_api::quantity::Size;
 use faultline_console::memory::set_limit;
 use faultline_console::{command_error, interrupt, output, progress, screen};
@@ -113,6 +114,7 @@ impl Cli {
     /// for each process of the federation.
     pub fn main(self) -> ExitCode {
         command_error::explain();
+        output::fit_terminal();
         let arguments =
             Arguments::from_arg_matches(&command_line().get_matches()).unwrap_or_else(|it| it.exit());
         // A search ends with its threads, and prints the seed first.
@@ -155,6 +157,26 @@ fn command_line() -> clap::Command {
     ["fuzz", "explore"].into_iter().fold(command, |command, name| command.mut_subcommand(name, named))
 }
 
+/// Returns the completion script for a shell.
+fn completions(shell: Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command_line(), "faultline", &mut script);
+    let mut script = String::from_utf8_lossy(&script).into_owned();
+    if shell == Shell::Fish {
+        // For fish, the library leaves out the values of arguments that are not options.
+        for command in command_line().get_subcommands() {
+            let values = command.get_positionals().flat_map(clap::Arg::get_possible_values);
+            let values: Vec<String> = values.map(|it| it.get_name().to_owned()).collect();
+            if !values.is_empty() {
+                let condition = format!("__fish_faultline_using_subcommand {}", command.get_name());
+                script +=
+                    &format!("complete -c faultline -n \"{condition}\" -f -a \"{}\"\n", values.join(" "));
+            }
+        }
+    }
+    script
+}
+
 fn perform(command: Command, memory: Option<Size>) -> Result<Exit, CommandError> {
     match command {
         Command::Run(arguments) => run::run(&arguments, memory),
@@ -180,11 +202,28 @@ fn perform(command: Command, memory: Option<Size>) -> Result<Exit, CommandError>
         Command::Schema => files::schema(),
         Command::Samples(arguments) => files::samples(&arguments),
         Command::Completions(arguments) => {
-            let mut script = Vec::new();
-            clap_complete::generate(arguments.shell, &mut command_line(), "faultline", &mut script);
-            output::print(&String::from_utf8_lossy(&script))?;
+            output::print(&completions(arguments.shell))?;
             Ok(Exit::Pass)
         }
         Command::Node { arguments } => local::node(arguments).map(|()| Exit::Pass),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shells_complete_the_names_of_samples() {
+        for shell in [Shell::Bash, Shell::Fish, Shell::Zsh] {
+            let script = completions(shell);
+            let line = script.lines().find(|it| it.contains("quickstart") && it.contains("guest"));
+            assert!(line.is_some(), "{shell}");
+            if shell == Shell::Fish {
+                assert!(
+                    line.is_some_and(|it| it.contains("__fish_faultline_using_subcommand samples\" -f -a "))
+                );
+            }
+        }
     }
 }

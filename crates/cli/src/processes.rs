@@ -38,6 +38,8 @@ pub(crate) struct Evaluation<'a> {
     pub(crate) interrupted: &'a Arc<AtomicBool>,
     /// Whether to reuse runs that were recorded earlier.
     pub(crate) resume: bool,
+    /// Whether to show progress only on a terminal.
+    pub(crate) quiet: bool,
 }
 
 /// A run with its record.
@@ -52,7 +54,7 @@ impl Evaluation<'_> {
     /// Runs a small federation with the first `seeds` seeds, on real processes and on the simulator. After an
     /// interruption, the result contains only the completed pairs.
     pub(crate) fn with_simulator(self, seeds: u64) -> Result<Vec<Pair>, CommandError> {
-        let mut progress = Progress::counting(0, seeds);
+        let mut progress = Progress::counting(0, seeds).unless_quiet(self.quiet);
         let mut pairs = Vec::new();
         for seed in 1..=seeds {
             let run = |here, on| self.uninterrupted(here, on, FEDERATION, seed);
@@ -74,7 +76,7 @@ impl Evaluation<'_> {
         processes: usize,
         (runs, rounds): (u32, u32),
     ) -> Result<Vec<HalfRoundTrips>, CommandError> {
-        let mut shown = Progress::new();
+        let mut shown = Progress::new().unless_quiet(self.quiet);
         let what = format!("ping-pong of {processes} processes");
         let total = u64::from(runs) * Setting::ALL.len() as u64;
         let mut all = Vec::new();
@@ -126,7 +128,7 @@ impl Evaluation<'_> {
         runs: &[RunRequest],
         mut keep: impl FnMut(usize, Made, &Trace) -> bool,
     ) -> Result<bool, CommandError> {
-        let mut shown = Progress::new();
+        let mut shown = Progress::new().unless_quiet(self.quiet);
         let (mut done, total) = (0, u64::from(turns) * runs.len() as u64);
         for turn in 1..=turns {
             for (index, wanted) in runs.iter().enumerate() {
@@ -266,7 +268,7 @@ mod tests {
     #[test]
     fn an_error_while_interrupted_is_not_an_interruption() {
         fn evaluation<'a>(out: &'a Path, interrupted: &'a Arc<AtomicBool>) -> Evaluation<'a> {
-            Evaluation { out, interrupted, resume: false }
+            Evaluation { out, interrupted, resume: false, quiet: true }
         }
 
         let place = tempfile::tempdir().expect("a directory");

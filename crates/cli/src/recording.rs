@@ -68,7 +68,7 @@ pub(crate) fn explain_run(arguments: &ExplainArguments) -> Result<Exit, CommandE
     let times = time_by_activity(&history, &recording.run.trace, &names);
     let sentences = events.into_iter().map(|it| it.text).chain(times);
     let text: String = sentences.map(|it| format!("{it}\n")).collect();
-    output::print(&output::filled(&text))?;
+    output::print(&output::filled(text))?;
     Ok(Exit::Pass)
 }
 
@@ -77,8 +77,10 @@ pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, CommandError> 
     let dir = located(arguments.dir.as_deref())?;
     let recording = LocatedRecording::read(&dir)?;
     recording.warn();
-    let to = arguments.to.clone().unwrap_or_else(|| dir.join("report.html"));
-    let picture = to.with_file_name("diagram.svg");
+    let (to, picture) = match &arguments.to {
+        Some(to) => (to.clone(), to.with_extension("svg")),
+        None => (dir.join("report.html"), dir.join("diagram.svg")),
+    };
     if to == picture {
         return Err(CommandError::input(miette!(
             help = "specify another name, such as `report.html`",
@@ -174,8 +176,8 @@ fn warn_about_resent(trace: &Trace) {
     let is_of_rerun = |fact: &Fact| matches!(fact, Fact::Sent { id, .. } if id.incarnation > Incarnation(0));
     if trace.streams.values().flatten().any(|(_, fact)| is_of_rerun(fact)) {
         output::note(format_args!(
-            "this run contains rollbacks, after which processes sent messages again under new identities: such messages \
-             count twice in the graph; to avoid this, record a run without faults"
+            "note: this run contains rollbacks, after which processes sent messages again under new identities, and such \
+             messages count twice in the graph; to avoid this, run the federation without its `faults`"
         ));
     }
 }
@@ -206,4 +208,38 @@ fn check_replaceable(dir: &Path, path: &Path, is_ours: fn(&str) -> bool) -> Resu
 
 fn write(path: &Path, content: &str) -> Result<(), CommandError> {
     output::replace(path, content).map_err(|error| CommandError::writing("write", path, &error, ANOTHER))
+}
+
+#[cfg(test)]
+mod tests {
+    use faultline_clustering::read::{GraphFormat, read};
+    use faultline_core::{FactNo, Life, MessageId, Time};
+    use faultline_trace::{Record, Sink};
+
+    use super::*;
+
+    #[test]
+    fn an_exported_graph_is_read_back_whatever_the_names() {
+        let mut trace = Trace::default();
+        let id = MessageId { from: ProcessId(0), to: ProcessId(2), incarnation: Incarnation(0), number: 0 };
+        let fact = Fact::Sent { id, bytes: 7 };
+        trace.record(Record { process: id.from, life: Life(1), number: FactNo(0), at: Time(1), fact });
+        for names in [
+            ["lyon-0", "quiet", "lyon-1"],
+            ["rank 0", "#1", "say \"hi\", you"],
+            ["a;b", "x=y", "line\nbreak"],
+            ["a|b", "from", "to"],
+            ["from", "bytes", "to"],
+        ] {
+            let processes: Vec<(ProcessId, &str)> = (0..).map(ProcessId).zip(names).collect();
+            for trace in [&trace, &Trace::default()] {
+                let mut text = Vec::new();
+                export::graph(trace, &processes, &mut text).expect("a vector accepts every write");
+                let graph = read(&text, GraphFormat::EdgeList).expect("it is a graph");
+                assert_eq!(graph.names(), names);
+                let sent = if trace.is_empty() { (0, 0) } else { (7, 1) };
+                assert_eq!((graph.total(), graph.messages()), sent, "{names:?}");
+            }
+        }
+    }
 }

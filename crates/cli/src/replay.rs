@@ -8,11 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
-use faultline_console::recording::located;
+use faultline_console::recording::{MORE_MEMORY, located, unusable};
 use faultline_core::process::{ActionOf, In};
 use faultline_core::{Action, Event, Fact, FactKinds, Job, JobNo, Life, LifeStart, Process, ProcessId, Time};
 use faultline_report::DisplayNames;
 use faultline_report::explain::count;
+use faultline_session::{BYTES_PER_FACT, most_facts};
 use faultline_trace::describe::describe;
 use faultline_trace::inputs::{InputEntry, InputEntryOf, InputsFile, RecordedAction};
 use faultline_trace::manifest::BackendKind;
@@ -29,9 +30,9 @@ pub(crate) fn replay(arguments: &ReplayArguments) -> Result<Exit, CommandError> 
     const HELP: &str = "record a run with `faultline run --record`";
     let dir = located(arguments.dir.as_deref())?;
     let bundle = Bundle::open(&dir);
-    let wrong = |error: BundleError| CommandError::path("use", &dir, error, HELP);
+    let wrong = |error: BundleError| unusable(&dir, error, HELP);
     let manifest = bundle.read_manifest().map_err(wrong)?;
-    let trace = bundle.read_trace().map_err(wrong)?;
+    let trace = bundle.read_trace_of(most_facts()).map_err(wrong)?;
     if !bundle.records_inputs() {
         let why = "it does not contain the inputs of its processes";
         return Err(CommandError::path("replay", &dir, why, HELP));
@@ -41,7 +42,11 @@ pub(crate) fn replay(arguments: &ReplayArguments) -> Result<Exit, CommandError> 
     let federation = faultline_api::parse("federation.yaml", manifest.federation.as_bytes())
         .map_err(|rejected| CommandError::input(*rejected))?;
     let again = ReplayVisitor { bundle: &bundle, trace: &trace, manifest: &manifest, nodes };
-    let lives = with_setup(&federation, Some(manifest.seed), again).map_err(files::unfit)?.map_err(wrong)?;
+    let lives = with_setup(&federation, Some(manifest.seed), again).map_err(files::unfit)?;
+    let lives = lives.map_err(|error| match error {
+        BundleError::TooLarge { .. } => CommandError::path("use", &dir, error, MORE_MEMORY),
+        error => wrong(error),
+    })?;
     let exit = if lives.iter().any(|it| it.difference.is_some()) {
         Exit::Fail
     } else if lives.iter().all(|it| it.inputs == 0) {
@@ -51,7 +56,7 @@ pub(crate) fn replay(arguments: &ReplayArguments) -> Result<Exit, CommandError> 
     };
     output::print(&match arguments.format {
         Format::Json => output::json(&lives),
-        Format::Text => lives.iter().map(ReplayedLife::text).collect(),
+        Format::Text => output::filled(lives.iter().map(ReplayedLife::text).collect()),
     })?;
     Ok(exit)
 }
@@ -125,10 +130,12 @@ impl Visitor for ReplayVisitor<'_> {
             BackendKind::Simulate => setup.process_in_virtual_time(),
             _ => setup.process,
         };
+        // Decoded inputs need a multiple of the memory of their file.
+        let most = most_facts().saturating_mul(BYTES_PER_FACT) / 4;
         let mut all = Vec::new();
         for &process in &self.nodes {
             for (life, facts) in self.trace.lives(process) {
-                let replayed = match self.bundle.read_inputs::<N>(process, life)? {
+                let replayed = match self.bundle.read_inputs::<N>(process, life, most)? {
                     Some(file) => {
                         let was_killed = killed.contains(&(process, life));
                         replay_life(file, process_config.clone(), facts, was_killed, self.manifest, &names)

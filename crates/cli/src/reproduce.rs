@@ -96,7 +96,7 @@ fn hc3i(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     let work = Work { out, arguments, interrupted: &interrupted };
     let opened = work.open()?;
     // The runs on real processes come first, before this program puts any other load on the machine.
-    let evaluation = Evaluation { out, interrupted: &interrupted, resume: *resume };
+    let evaluation = Evaluation { out, interrupted: &interrupted, resume: *resume, quiet: arguments.quiet };
     let wanted = match (arguments.with_processes, *quick) {
         (false, _) => 0,
         (true, false) => PAIRS,
@@ -128,7 +128,7 @@ fn hydee(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     let work = Work { out, arguments, interrupted: &interrupted };
     let opened = work.open()?;
     // The runs on real processes come first, before this program puts any other load on the machine.
-    let evaluation = Evaluation { out, interrupted: &interrupted, resume: *resume };
+    let evaluation = Evaluation { out, interrupted: &interrupted, resume: *resume, quiet: arguments.quiet };
     let (few, many) =
         if *quick { (QUICK_PING_PONG, QUICK_PING_PONG) } else { (PING_PONG, CROWDED_PING_PONG) };
     let turns = if *quick { QUICK_TURNS } else { TURNS };
@@ -160,7 +160,8 @@ fn cck(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     let opened = work.open()?;
     // The runs on real processes come first, before this program puts any other load on the machine.
     let turns = if quick { QUICK_TURNS } else { TURNS };
-    let tasks = Evaluation { out, interrupted: &interrupted, resume }.task_times(turns)?;
+    let tasks =
+        Evaluation { out, interrupted: &interrupted, resume, quiet: arguments.quiet }.task_times(turns)?;
     // After an interruption, there are no results.
     let missing = if tasks.is_empty() { u64::from(turns) * cck::costs::runs().len() as u64 } else { 0 };
     let done = work.repeat(opened, |store| {
@@ -221,7 +222,7 @@ impl Work<'_> {
         (mut journal, known): (ResultJournal, Vec<StoredResult>),
         run: impl FnOnce(&mut ResultStore<'_>) -> Reproduction,
     ) -> Result<Reproduction, CommandError> {
-        let mut progress = Progress::new();
+        let mut progress = Progress::new().unless_quiet(self.arguments.quiet);
         let mut keep = |it: &StoredResult| journal.add(it);
         let mut tell =
             |step: RunProgress<'_>| progress.step(step.what, (step.done, step.total), step.is_known);

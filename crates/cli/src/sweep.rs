@@ -86,7 +86,7 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     let total = plan.settings.len() as u64 * u64::from(*seeds);
     let settings = plan.settings.clone();
     let record = |setting: usize, recording| records.keep(setting, &settings[setting], recording);
-    let mut progress = Progress::counting(runs.len() as u64, total);
+    let mut progress = Progress::counting(runs.len() as u64, total).unless_quiet(arguments.quiet);
     let swept =
         Sweep::run(plan, (first_seed, *seeds), runs, jobs(arguments.jobs), &interrupted, record, |run| {
             if !run.out_of_memory {

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use faultline_experiments::traces::render;
 use faultline_failures::{Columns, FailureTrace, Options, Statistics, read, text};
+use faultline_report::table::filled;
 use miette::miette;
 
 use crate::arguments::{Format, TracesArguments};
@@ -30,7 +31,7 @@ pub(crate) fn traces(arguments: &TracesArguments) -> Result<Exit, CommandError> 
     }
     output::print(&match arguments.format {
         Format::Json => json,
-        Format::Text => text::text(&name, &statistics),
+        Format::Text => filled(&text::text(&name, &statistics)),
     })?;
     Ok(Exit::Pass)
 }

@@ -104,6 +104,13 @@ impl CommandError {
     }
 }
 
+/// Returns the remedy if a limit of the machine caused the last error of the operating system that a program's output
+/// names, as in `File too large (os error 27)`.
+pub fn limit_in(output: &str) -> Option<&'static str> {
+    let (_, number) = output.rsplit_once("(os error ")?;
+    limit(&io::Error::from_raw_os_error(number.split_once(')')?.0.parse().ok()?))
+}
+
 /// Returns the remedy if a limit of the machine caused the error.
 fn limit(error: &(dyn Error + 'static)) -> Option<&'static str> {
     let mut causes = std::iter::successors(Some(error), |&it| it.source());
@@ -246,6 +253,16 @@ impl Diagnostic for Shown {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_is_recognised_in_the_output_of_a_program() {
+        let said = |output| limit_in(output).unwrap_or_default();
+        assert!(said("cannot write p0: File too large (os error 27)\n").contains("`ulimit -f`"));
+        assert!(said("x (os error 2)\nToo many open files (os error 24); bye").contains("`ulimit -n`"));
+        for other in ["no such file (os error 2)", "(os error", "(os error x)", ""] {
+            assert_eq!(said(other), "", "{other}");
+        }
+    }
 
     #[test]
     fn an_error_about_any_bytes_shows_only_printable_characters() {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::num::NonZero;
 
 use faultline_report::explain::count;
+use faultline_report::table::wrapped;
 use faultline_tc::probe::Ability;
 use serde::Serialize;
 
@@ -152,9 +153,9 @@ fn text(examination: &Examination, planned: PlannedRun) -> String {
             CheckState::Missing => "--",
             CheckState::Fail => "FAIL",
         };
-        text.push_str(&format!("{state:<5} {name:<15} {detail}\n"));
+        text += &wrapped(&format!("{state:<5} {name:<15} "), detail);
         if let Some(remedy) = remedy {
-            text.push_str(&format!("{:22}remedy: {remedy}\n", ""));
+            text += &wrapped(&format!("{:22}remedy: ", ""), remedy);
         }
     }
     let can = |can| if can { "can" } else { "cannot" };
@@ -162,8 +163,8 @@ fn text(examination: &Examination, planned: PlannedRun) -> String {
         Some(able) => format!(", and {} emulate links with traffic control ({by})", can(*able)),
         None => String::new(),
     };
-    text.push_str(&format!("\n{subject} {} run {planned}{links}.\n", can(examination.is_fit())));
-    text
+    let conclusion = format!("{subject} {} run {planned}{links}.", can(examination.is_fit()));
+    text + "\n" + &wrapped("", &conclusion)
 }
 
 #[cfg(test)]

@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::env;
 use std::ffi::OsStr;
 use std::fmt::{Display, Write as _};
-use std::fs;
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crossterm::terminal;
+use faultline_report::table;
 use faultline_trace::{is_printable, printable};
 use serde::Serialize;
 
@@ -59,10 +60,36 @@ pub fn replace(path: &Path, content: &str) -> io::Result<()> {
     })
 }
 
-/// Prints a line to standard error. A message about the work must not end the work, so an output that cannot be written
+/// The maximum size in bytes of a file of this program's own that is read as a whole.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// Reads a file that this program has written, such as a journal.
+///
+/// # Errors
+///
+/// Fails if the file cannot be read, is too large, is not UTF-8 text, or is not a regular file, such as a pipe, which could
+/// block forever.
+pub fn read_file(path: &Path) -> io::Result<String> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    let mut text = String::new();
+    let length = File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
+    match length as u64 > MOST_BYTES {
+        true => Err(io::Error::new(
+            ErrorKind::InvalidInput,
+            format!("it is longer than {} MiB", MOST_BYTES >> 20),
+        )),
+        false => Ok(text),
+    }
+}
+
+/// Prints a line to standard error, and wraps it if that is a terminal. A message about the work must not end the work, so an output that cannot be written
 /// is not an error.
 pub fn note(text: impl Display) {
-    drop(writeln!(anstream::stderr().lock(), "{text}"));
+    let line = format!("{text}\n");
+    let line = if io::stderr().is_terminal() { table::filled(&line) } else { line };
+    drop(anstream::stderr().lock().write_all(line.as_bytes()));
 }
 
 /// Returns whether to print colours to standard output: only to a terminal that supports them, unless environment
@@ -164,16 +191,18 @@ pub fn print_if_open(bytes: &[u8]) -> Result<bool, CommandError> {
     }
 }
 
-/// Wraps text to the width of the terminal, or returns it unchanged if standard output is not a terminal. Each line of
-/// `text` is a paragraph.
-pub fn filled(text: &str) -> String {
-    if !io::stdout().is_terminal() {
-        return text.to_owned();
+/// Fits the text that the program prints to the terminal, if standard output is one whose width is known.
+pub fn fit_terminal() {
+    let columns = io::stdout().is_terminal().then(|| terminal::size().ok()).flatten();
+    if let Some((columns, _)) = columns.filter(|it| it.0 > 0) {
+        table::fit(columns.into());
     }
-    let columns = terminal::size().map_or(80, |(columns, _)| usize::from(columns).max(40));
-    text.lines()
-        .map(|it| textwrap::fill(it, textwrap::Options::new(columns).subsequent_indent("  ")) + "\n")
-        .collect()
+}
+
+/// Wraps the lines that do not fit the terminal, or returns the text unchanged if standard output is not a terminal. Each
+/// line of `text` is a paragraph, or the row of a table.
+pub fn filled(text: String) -> String {
+    if io::stdout().is_terminal() { table::filled(&text) } else { text }
 }
 
 /// Returns a value as indented JSON with a final newline.

@@ -21,6 +21,7 @@ pub struct Progress {
     /// The time until the next refresh.
     wait: Duration,
     drawn: bool,
+    is_hidden: bool,
     count: Count,
 }
 
@@ -48,7 +49,7 @@ impl Progress {
         let now = Instant::now();
         let count = Count { begun: now, before: 0, done: 0, total: None };
         let on_screen = supports_escapes(&io::stderr());
-        Progress { on_screen, shown: now, wait: interval(on_screen), drawn: false, count }
+        Progress { on_screen, shown: now, wait: interval(on_screen), drawn: false, is_hidden: false, count }
     }
 
     /// Begins an operation of `total` runs, `done` of which are already complete.
@@ -65,12 +66,13 @@ impl Progress {
         Progress { count, ..progress }
     }
 
-    /// Returns the progress of an operation under `--quiet`, if `quiet` is set: `None` unless it can be refreshed in
-    /// place, and nothing is shown during the first seconds.
-    pub fn unless_quiet(self, quiet: bool) -> Option<Progress> {
+    /// Returns the progress of an operation under `--quiet`, if `quiet` is set: it is shown only if it can be refreshed in
+    /// place, and not during the first seconds.
+    #[must_use]
+    pub fn unless_quiet(self, quiet: bool) -> Progress {
         match quiet {
-            false => Some(self),
-            true => self.on_screen.then_some(Progress { wait: QUIET, ..self }),
+            false => self,
+            true => Progress { wait: QUIET, is_hidden: !self.on_screen, ..self },
         }
     }
 
@@ -97,7 +99,7 @@ impl Progress {
 
     /// Shows `line` if the next refresh is due.
     pub fn show(&mut self, line: impl FnOnce() -> String) {
-        if self.shown.elapsed() < self.wait {
+        if self.is_hidden || self.shown.elapsed() < self.wait {
             return;
         }
         self.shown = Instant::now();
@@ -184,6 +186,14 @@ fn rough(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quiet_operation_is_shown_only_on_a_terminal_and_later() {
+        let quiet = |on_screen| Progress { on_screen, ..Progress::new() }.unless_quiet(true);
+        assert!(quiet(false).is_hidden);
+        assert!(!quiet(true).is_hidden && quiet(true).wait == QUIET);
+        assert!(!Progress::new().unless_quiet(false).is_hidden);
+    }
 
     #[test]
     fn a_low_rate_has_a_longer_unit_of_time() {

@@ -18,6 +18,9 @@ use crate::place::{RUNS, newest_record};
 /// The remedy if a directory contains no record.
 pub const HELP: &str = "specify the directory that `faultline run` printed at the end";
 
+/// The file in which `faultline explore` lists the steps of a run.
+pub const STEPS: &str = "steps.txt";
+
 /// A recorded run with its judgement, and the location of the record.
 pub struct LocatedRecording {
     dir: String,
@@ -50,8 +53,22 @@ impl LocatedRecording {
         }
     }
 
+    /// Explains why the record cannot be judged completely, if `faultline explore` wrote it: no federation file describes
+    /// the messages, and no plan the failures.
+    fn note_origin(&self) {
+        let steps = Path::new(&self.dir).join(STEPS);
+        if steps.is_file() {
+            output::note(format_args!(
+                "note: `faultline explore` chose the messages and the failures of this run, so its record cannot be judged \
+                 like others; {} lists every step, and `transcript.txt` what happened",
+                steps.display()
+            ));
+        }
+    }
+
     /// Prints a warning if the record is incomplete. For commands that do not print the verdict.
     pub fn warn(&self) {
+        self.note_origin();
         if let Some(reason) = &self.run.judgement.of(Property::RecordComplete).unknown {
             output::note(format_args!("the record is incomplete: {reason}"));
         }
@@ -68,6 +85,7 @@ impl LocatedRecording {
     ///
     /// Fails if the output cannot be written.
     pub fn print(&self, output: OutputArguments) -> Result<(), CommandError> {
+        self.note_origin();
         let summary = Summary::new(self.recorded());
         output::print(&match output.format {
             Format::Json => output::json(&summary),
@@ -96,6 +114,19 @@ pub fn located(dir: Option<&Path>) -> Result<PathBuf, CommandError> {
     Ok(newest)
 }
 
+/// The remedy if a record exceeds the memory limit.
+pub const MORE_MEMORY: &str = "use a larger `--memory`, or a machine with more memory";
+
+/// Returns the error about the record in `dir`. Unless the error has a remedy of its own, `help` is the remedy.
+pub fn unusable(dir: &Path, error: BundleError, help: &str) -> CommandError {
+    let help = match error {
+        BundleError::Format { .. } => "use the version of Faultline that recorded it",
+        BundleError::TooManyFacts { .. } => MORE_MEMORY,
+        _ => help,
+    };
+    CommandError::path("use", dir, error, help)
+}
+
 /// Reads the record in `dir` without judging it.
 ///
 /// # Errors
@@ -116,13 +147,5 @@ pub fn open(dir: &Path) -> Result<UnjudgedRecording, CommandError> {
             help,
         ));
     }
-    let wrong = |error: BundleError| {
-        let help = match error {
-            BundleError::Format { .. } => "use the version of Faultline that recorded it",
-            BundleError::TooManyFacts { .. } => "use a larger `--memory`, or a machine with more memory",
-            _ => HELP,
-        };
-        CommandError::path("use", dir, error, help)
-    };
-    UnjudgedRecording::read(&bundle).map_err(wrong)
+    UnjudgedRecording::read(&bundle).map_err(|error| unusable(dir, error, HELP))
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::Federation;
 use faultline_checker::Verdict;
+use faultline_report::table::wrapped;
 use faultline_report::{Summary, explain, text};
 use faultline_trace::Bundle;
 use faultline_trace::manifest::BackendKind;
@@ -175,7 +176,7 @@ impl Repetition<'_> {
             progress.iter_mut().for_each(Progress::advance);
             if output.format == Format::Text && !(output.quiet && passed) {
                 progress.iter_mut().for_each(Progress::hide);
-                output::print(&rows(&run))?;
+                output::print(&output::filled(rows(&run)))?;
             }
             runs.push(run);
         }
@@ -246,7 +247,7 @@ fn rows(run: &Outcome) -> String {
         run.bundle.as_deref().unwrap_or("-"),
     ]);
     for reason in &run.reasons {
-        rows.push_str(&format!("{:>10}  - {reason}\n", ""));
+        rows.push_str(&wrapped(&format!("{:>10}  - ", ""), reason));
     }
     rows
 }

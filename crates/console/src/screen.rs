@@ -21,6 +21,8 @@ const RECENT: usize = 5;
 const REFRESH: Duration = Duration::from_millis(100);
 /// The time between two status lines if the output is not a terminal.
 const REMIND: Duration = Duration::from_secs(5);
+/// The time after which the progress of a run under `--quiet` is shown on a terminal.
+const QUIET: Duration = Duration::from_secs(10);
 /// The width of a progress bar in characters.
 const BAR: usize = 24;
 
@@ -31,6 +33,10 @@ pub struct Screen {
     title: String,
     recent: VecDeque<String>,
     shown: Instant,
+    /// The time until the next refresh.
+    wait: Duration,
+    /// Whether only one line is shown, without events.
+    is_quiet: bool,
 }
 
 /// The output of the live view.
@@ -77,20 +83,23 @@ pub struct Row {
 }
 
 impl Screen {
-    /// Creates the live view of a run. With `of_many`, it is shown only on a terminal.
+    /// Creates the live view of a run. With `of_many`, it is shown only on a terminal, and never under `--quiet`. A single
+    /// run under `--quiet` shows a line on standard error if that is a terminal and the run takes long.
     pub fn new(output: OutputArguments, of_many: bool, title: String) -> Screen {
+        let is_quiet = output.quiet;
         let (out, on_screen): (Box<dyn Write + Send>, bool) = match output.format {
-            Format::Text => (Box::new(io::stdout()), supports_escapes(&io::stdout())),
-            Format::Json => (Box::new(io::stderr()), supports_escapes(&io::stderr())),
+            Format::Text if !is_quiet => (Box::new(io::stdout()), supports_escapes(&io::stdout())),
+            _ => (Box::new(io::stderr()), supports_escapes(&io::stderr())),
         };
-        let is_shown = !output.quiet && (on_screen || !of_many);
-        Screen {
-            output: if is_shown { Output::Direct(Canvas { out, drawn: 0 }) } else { Output::None },
-            on_screen,
-            title,
-            recent: VecDeque::new(),
-            shown: Instant::now(),
-        }
+        let is_shown = if is_quiet { on_screen && !of_many } else { on_screen || !of_many };
+        let output = if is_shown { Output::Direct(Canvas { out, drawn: 0 }) } else { Output::None };
+        Screen::of(output, on_screen, is_quiet, title)
+    }
+
+    fn of(output: Output, on_screen: bool, is_quiet: bool, title: String) -> Screen {
+        let wait = if is_quiet { QUIET } else { interval(on_screen) };
+        let (recent, shown) = (VecDeque::new(), Instant::now());
+        Screen { output, on_screen, title, recent, shown, wait, is_quiet }
     }
 
     /// Detaches the output from the run: if a terminal is stopped, or a reader is slow, the run continues, and what
@@ -123,19 +132,19 @@ impl Screen {
 
     /// Returns whether the next status is due.
     pub fn is_due(&self) -> bool {
-        let wait = if self.on_screen { REFRESH } else { REMIND };
-        !matches!(self.output, Output::None) && self.shown.elapsed() >= wait
+        !matches!(self.output, Output::None) && self.shown.elapsed() >= self.wait
     }
 
     /// Shows the current status. `at` is the time in seconds since the application started; `None` before that.
     pub fn show(&mut self, at: Option<f64>, state: &str, clusters: &[Row]) {
-        self.shown = Instant::now();
+        (self.shown, self.wait) = (Instant::now(), interval(self.on_screen));
         let width = clusters.iter().map(|it| it.name.len()).max().unwrap_or(0);
         let clusters = clusters.iter().map(|it| self.line(it, width));
         if self.on_screen {
             let mut lines = vec![format!("{}  {} ({state})", instant(at).trim_start(), self.title)];
             lines.extend(clusters.map(|it| format!("  {it}")));
             lines.extend(self.recent.iter().cloned());
+            lines.truncate(if self.is_quiet { 1 } else { lines.len() });
             self.write(Frame::Draw(lines));
         } else {
             let clusters: Vec<String> = clusters.collect();
@@ -214,6 +223,9 @@ impl Canvas {
         let room = usize::from(columns).saturating_sub(1);
         let lines = &lines[..lines.len().min(usize::from(rows).saturating_sub(1))];
         let drawn = std::mem::replace(&mut self.drawn, lines.len() as u16);
+        if drawn == 0 && lines.is_empty() {
+            return Ok(());
+        }
         let out = &mut self.out;
         if drawn > 0 {
             queue!(out, cursor::MoveToPreviousLine(drawn))?;
@@ -224,6 +236,11 @@ impl Canvas {
         }
         out.flush()
     }
+}
+
+/// Returns the interval between two refreshes.
+fn interval(on_screen: bool) -> Duration {
+    if on_screen { REFRESH } else { REMIND }
 }
 
 /// Formats a time since the application started. `None`, which stands for an earlier time, becomes blanks.
@@ -247,13 +264,8 @@ mod tests {
     fn control_characters_are_not_shown() {
         for on_screen in [true, false] {
             let (mut written, out) = io::pipe().expect("a pipe");
-            let mut screen = Screen {
-                output: Output::Direct(Canvas { out: Box::new(out), drawn: 0 }),
-                on_screen,
-                title: String::new(),
-                recent: VecDeque::new(),
-                shown: Instant::now(),
-            };
+            let output = Output::Direct(Canvas { out: Box::new(out), drawn: 0 });
+            let mut screen = Screen::of(output, on_screen, false, String::new());
             screen.show_event(None, "paris-0: \u{1b}]0;title\u{7}\n  0.1 s  verdict: pass\u{9b}2J");
             let name = "par\u{1b}c\nis".to_owned();
             screen.show(
@@ -274,14 +286,32 @@ mod tests {
     }
 
     #[test]
+    fn a_quiet_run_shows_one_line_once_it_takes_long() {
+        let (mut written, out) = io::pipe().expect("a pipe");
+        let output = Output::Direct(Canvas { out: Box::new(out), drawn: 0 });
+        let mut screen = Screen::of(output, true, true, "small: hc3i".to_owned());
+        screen.show_event(Some(1.0), "lyon-0 FAILS");
+        assert!(!screen.is_due());
+        screen.shown = screen.shown.checked_sub(QUIET).expect("the machine has run for long enough");
+        assert!(screen.is_due());
+        screen.show(Some(11.0), "running", &[]);
+        assert!(!screen.is_due());
+        screen.shown = screen.shown.checked_sub(REFRESH).expect("the machine has run for long enough");
+        assert!(screen.is_due());
+        screen.finish();
+        let mut shown = String::new();
+        written.read_to_string(&mut shown).expect("the output is text");
+        assert_eq!(shown, "\u{1b}[J11.0 s  small: hc3i (running)\n\u{1b}[1F\u{1b}[J");
+        // A run that is over soon writes nothing.
+        let (mut written, out) = io::pipe().expect("a pipe");
+        Screen::of(Output::Direct(Canvas { out: Box::new(out), drawn: 0 }), true, true, String::new())
+            .finish();
+        assert_eq!(written.read_to_string(&mut shown).expect("the output is text"), 0);
+    }
+
+    #[test]
     fn a_program_of_tasks_shows_tasks_instead_of_a_share() {
-        let screen = Screen {
-            output: Output::None,
-            on_screen: false,
-            title: String::new(),
-            recent: VecDeque::new(),
-            shown: Instant::now(),
-        };
+        let screen = Screen::of(Output::None, false, false, String::new());
         let line = |done, total| {
             let name = "paris".to_owned();
             screen.line(&Row { name, processes: 3, up: 2, checkpoints: 1, forced: 0, done, total }, 5)

@@ -17,6 +17,7 @@
 //! | [`footprint`] | memory of values that share parts |
 //! | [`claim`] | facts that only a protocol can know, in one file for each kind of protocol |
 //! | [`names`] | the names of processes, clusters, groups and tasks |
+//! | [`text`] | text of any form and length, as it is quoted |
 //! | [`fact`] | facts about a run, on which triggers, the checker and all reports are based |
 //! | [`fault`] | faults, their triggers, and the outcome of a run |
 #![no_std]
@@ -40,6 +41,7 @@ pub mod node;
 pub mod process;
 pub mod promises;
 pub mod protocol;
+pub mod text;
 pub mod time;
 
 pub use application::{Application, Digest, Job, Outbox, Progress};

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use faultline_catalog::Hosted;
 use faultline_core::process::{Packet, PacketOf};
+use faultline_core::text::one_line;
 use faultline_core::{JobNo, Life, Membership, ProcessId};
 
 use crate::interned::Chains;
@@ -163,10 +164,7 @@ impl<N: Hosted> Processes for Contents<N> {
             },
             _ => unreachable!("the step is the arrival of a packet"),
         };
-        match text.char_indices().nth(MOST) {
-            Some((end, _)) => format!("{}…", &text[..end]),
-            None => text,
-        }
+        one_line(&text, MOST)
     }
 }
 

@@ -1,8 +1,10 @@
 //! The facts of one run, and its judgement.
 
+use std::sync::Arc;
+
 use faultline_api::resource::Family;
 use faultline_checker::{Context, Judgement, Property, Verdict};
-use faultline_core::fault::{FaultState, Outcome};
+use faultline_core::fault::{FaultState, Outcome, Panic};
 use faultline_core::{Fact, FactNo, Life, PlannedFault, ProcessId, Span, Time, Trigger};
 use faultline_session::{Recording, RunEnd, UnjudgedRecording};
 use faultline_trace::{Manifest, Record, Sink, Trace};
@@ -190,6 +192,12 @@ impl Witness for FactCollector {
     }
 
     fn ends(&mut self, outcome: &Outcome) {
-        self.outcome.get_or_insert_with(|| outcome.clone());
+        // A process has a clock of its own, which advances only when a deadline expires.
+        self.outcome.get_or_insert_with(|| match outcome {
+            Outcome::Panicked(panic) => {
+                Outcome::Panicked(Arc::new(Panic { at: self.now, ..(**panic).clone() }))
+            }
+            other => other.clone(),
+        });
     }
 }

@@ -240,6 +240,30 @@ impl Observed {
 }
 
 impl Coverage {
+    /// Returns whether the numbers can be those of a search: each trial counts once everywhere, and no number exceeds what
+    /// so many trials can reach. Unless the search `ignores_failures`, the first one would have ended it.
+    pub fn is_consistent(&self, ignores_failures: bool) -> bool {
+        const MOST_TRIALS: u64 = 1 << 40;
+        let runs = self.runs;
+        let is_sum = |counts: Vec<u64>| {
+            counts.into_iter().try_fold(0_u64, u64::checked_add).is_some_and(|sum| sum == runs)
+        };
+        let has_failed = self.verdicts.contains_key(&Verdict::Fail);
+        let partial = [self.repeated, self.salted, self.cascading, self.failed_in_recovery, self.directed];
+        let unjudged = self.unjudged.values().chain(self.unknown.values());
+        let facts = self.stated.values();
+        runs < MOST_TRIALS
+            && self.events.len() as u64 == runs
+            && (ignores_failures || !has_failed)
+            && is_sum(self.verdicts.values().flat_map(BTreeMap::values).copied().collect())
+            && is_sum(self.outcomes.values().flat_map(BTreeMap::values).copied().collect())
+            && is_sum(self.protocols.values().copied().collect())
+            && partial.iter().chain(unjudged).all(|it| *it <= runs)
+            && facts.clone().all(|(of, times)| *of <= runs && of <= times && *times < MOST_TRIALS << 16)
+            && self.moments.most().max(self.steering.most()) < MOST_TRIALS << 16
+            && self.hits.values().flat_map(BTreeMap::values).all(|it| *it < MOST_TRIALS)
+    }
+
     /// Adds a trial.
     pub fn add(&mut self, trial: &Observed) {
         self.runs += 1;

@@ -131,6 +131,11 @@ pub struct MomentShares {
 }
 
 impl MomentCoverage {
+    /// Returns the largest number of times that a kind of moment occurred, or that a process failed at it.
+    pub(crate) fn most(&self) -> u64 {
+        self.0.values().map(|(seen, struck)| *seen.max(struck)).max().unwrap_or(0)
+    }
+
     /// Adds the moments of a run.
     pub(crate) fn add(&mut self, other: &MomentCoverage) {
         for (name, (seen, struck)) in &other.0 {

@@ -26,7 +26,7 @@ use serde_json::Value;
 use crate::generate::{federation_promised, federation_under};
 use crate::scenario::Scenario;
 use crate::shrink::{Steps, shrink_by};
-use crate::trial::{self, Trial, UnjudgedRun, is_out_of_memory};
+use crate::trial::{self, Trial, UnjudgedRun, is_out_of_memory, violated};
 
 /// A protocol to test, with its parameters. They determine its [promises](Protocol::promises), and therefore how it is
 /// judged.
@@ -66,7 +66,7 @@ pub struct SeedResult {
 impl SeedResult {
     /// Describes the problem with the run; `None` if there is none.
     pub fn failure(&self) -> Option<String> {
-        let violated: Vec<&str> = self.judgement.violated().map(Property::statement).collect();
+        let violated: Vec<&str> = violated(&self.judgement).map(Property::statement).collect();
         let mut text = match (violated.is_empty(), self.repeats) {
             (true, true) => return None,
             (true, false) => format!("seed {}: a second run reported different facts", self.seed),
@@ -181,7 +181,7 @@ where
     ///
     /// Returns an error if a federation cannot be set up.
     pub fn shrink(&self, tried: &SeedResult) -> Result<SeedResult, SetupError> {
-        let Some(property) = tried.judgement.violated().next() else { return Ok(tried.clone()) };
+        let Some(property) = violated(&tried.judgement).next() else { return Ok(tried.clone()) };
         let run = |scenario: Scenario| {
             let UnjudgedRun { stats, run } = self.play(&scenario)?;
             let Recording { manifest, trace, judgement } = run.judge();

@@ -198,6 +198,10 @@ pub const DIRECTED: &[(&str, &str)] = &[
         "cck-failed-writes-forgotten",
         "fuzz/tests/searches/mutations.rs: a_partition_repeats_a_write_that_failed",
     ),
+    (
+        "composite-departure-not-repeated",
+        "fuzz/tests/searches/mutations.rs: a_cluster_that_is_to_leave_leaves_after_a_rollback",
+    ),
     ("cck-released-at-first", "sim/tests/cck/cases.rs: processes_fail_as_soon_as_a_cluster_is_released"),
     (
         "one-member-confirms",

@@ -32,7 +32,7 @@ pub struct Trial {
 impl Trial {
     /// Returns the violated properties.
     pub fn violated(&self) -> impl Iterator<Item = Property> + Clone {
-        self.judgement.violated()
+        violated(&self.judgement)
     }
 
     /// Returns the first violation that counts as detecting a defect. Waste does not count. A different result counts
@@ -40,6 +40,13 @@ impl Trial {
     pub fn decisive_violation(&self) -> Option<Property> {
         decisive_violation(self.scenario.federation.spec.protocol.name(), self.violated())
     }
+}
+
+/// Returns the properties that a simulated run violates. No fact of such a run can be lost or changed, so facts that
+/// contradict each other are a violation, too. No protocol can cause them, so it is a violation by Faultline itself.
+pub(crate) fn violated(judgement: &Judgement) -> impl Iterator<Item = Property> + Clone {
+    let contradicts = judgement.of(Property::RecordComplete).unknown.is_some();
+    judgement.violated().chain(contradicts.then_some(Property::RecordComplete))
 }
 
 /// The maximum number of events of a run. Without a limit, two processes of a defective protocol could answer each

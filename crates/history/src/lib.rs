@@ -23,6 +23,7 @@
 //! | `stored` | the parts that are stored at the end of the run |
 //! | `supervision` | the supervisor's actions |
 //! | `tasks` | programs whose tasks are stolen |
+//! | `transit` | the time that links need for what may still be in transit |
 //! | `testing` | small traces for tests (development builds only) |
 
 pub mod account;

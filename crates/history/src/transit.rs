@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::fault::{Fault, StorageFault};
-use faultline_core::{Fact, ImageName, ProcessId, Span, Time};
+use faultline_core::fault::{Change, LinkProperties, StorageFault};
+use faultline_core::{Fact, Fault, ImageName, ProcessId, Span, Time};
 
 use crate::history::History;
 use crate::messages::Message;
@@ -11,8 +11,8 @@ use crate::messages::Message;
 impl History<'_> {
     /// Returns the time that the slowest link takes for this many bytes; zero if no link has a limited bandwidth.
     pub fn transfer_time(&self, bytes: u128) -> Span {
-        let links = self.context.links.iter().map(|it| it.requested.bandwidth).filter(|it| *it > 0);
-        let Some(slowest) = links.min() else { return Span::ZERO };
+        let bandwidths = self.links().map(|it| it.bandwidth).filter(|it| *it > 0);
+        let Some(slowest) = bandwidths.min() else { return Span::ZERO };
         let nanos = bytes.saturating_mul(1_000_000_000) / u128::from(slowest);
         Span(u64::try_from(nanos).unwrap_or(u64::MAX))
     }

@@ -23,6 +23,7 @@ use arguments::{Arguments, Command};
 
 fn main() -> ExitCode {
     command_error::explain();
+    output::fit_terminal();
     let arguments = Arguments::parse();
     // A custom protocol is part of the image of the federation's pods, not of this program.
     faultline_api::resource::custom::accept_unknown();

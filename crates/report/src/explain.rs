@@ -363,6 +363,13 @@ impl Explainer<'_> {
         let (at, names) = (self.time(group[0].at), enumerate(&names));
         let (was, its) = if group.len() == 1 { ("was", "its") } else { ("were", "their") };
         match group[0].by {
+            // Another system does not say who ended its processes.
+            Some(EndedBy::Silence) if self.manifest.backend == BackendKind::Events => {
+                format!("At {at}, {names} failed.")
+            }
+            Some(EndedBy::StorageLost) if self.manifest.backend == BackendKind::Events => {
+                format!("At {at}, {names} failed, and lost {its} storage.")
+            }
             Some(EndedBy::PlaceLost) => format!(
                 "At {at}, {names} {was} lost together with {its} place (on Kubernetes, the pod), without a planned fault."
             ),

@@ -222,7 +222,7 @@ fn diagram_section(diagram: &Diagram) -> Markup {
             kbd { "n" } " " kbd { "p" } " next and previous event. Filters can be part of the address: " code { "#process=NAME&kind=resent" } "."
             @for note in &diagram.notes { " " (note) }
         }
-        noscript { p.hint { "The interactive diagram requires JavaScript. A static picture is next to this page: " code { "diagram.svg" } "." } }
+        noscript { p.hint { "The interactive diagram requires JavaScript. A static picture is in an SVG file next to this page." } }
     }
 }
 

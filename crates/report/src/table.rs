@@ -1,20 +1,38 @@
-//! Tables and sentences of at most [`WIDTH`] columns.
+//! Tables and sentences of at most [`width`] columns.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use textwrap::{Options, WordSeparator, WordSplitter};
 
-/// The maximum number of characters in a line of text output.
+/// The maximum number of characters in a line of text output, unless the terminal is narrower.
 pub const WIDTH: usize = 100;
+/// The least width for which text is laid out. On a narrower terminal, lines are broken anywhere.
+const LEAST: usize = 40;
 /// The maximum width of a title that is wider than the cells below it. Longer titles take several lines.
 const TITLE: usize = 12;
 
-/// Returns an empty table without borders and colours. If its rows are wider than [`WIDTH`], their cells take several
+/// See [`width`].
+static COLUMNS: AtomicUsize = AtomicUsize::new(WIDTH);
+
+/// Returns the maximum number of characters in a line: [`WIDTH`], unless a program has [fitted](fit) its output to a
+/// narrower terminal.
+pub fn width() -> usize {
+    COLUMNS.load(Ordering::Relaxed)
+}
+
+/// Fits all later output of the program to a terminal with this number of columns.
+pub fn fit(columns: usize) {
+    COLUMNS.store(columns.clamp(LEAST, WIDTH), Ordering::Relaxed);
+}
+
+/// Returns an empty table without borders and colours. If its rows are wider than [`width`], their cells take several
 /// lines.
 pub fn table() -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING).force_no_tty();
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH as u16);
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width() as u16);
     table
 }
 
@@ -44,6 +62,10 @@ pub fn titled<const N: usize>(titles: [&str; N], rows: impl IntoIterator<Item = 
 ///
 /// Panics if a row has fewer cells than there are titles.
 pub fn split(labels: usize, titles: &[&str], rows: &[Vec<String>]) -> String {
+    split_at(width(), labels, titles, rows)
+}
+
+fn split_at(most: usize, labels: usize, titles: &[&str], rows: &[Vec<String>]) -> String {
     let length = |text: &str| text.chars().count();
     let widths: Vec<usize> = titles
         .iter()
@@ -61,13 +83,14 @@ pub fn split(labels: usize, titles: &[&str], rows: &[Vec<String>]) -> String {
     for column in labels..titles.len() {
         let part = parts.last_mut().expect("there is a part");
         part.push(column);
-        if room(part) > WIDTH && part.len() > labels + 1 {
+        if room(part) > most && part.len() > labels + 1 {
             part.pop();
             parts.push(named.iter().copied().chain([column]).collect());
         }
     }
     let part = |columns: Vec<usize>| {
         let mut table = table();
+        table.set_width(most as u16);
         table.set_header(columns.iter().map(|&it| textwrap::fill(titles[it], options(widths[it]))));
         table.add_rows(rows.iter().map(|row| columns.iter().map(|&it| row[it].clone())));
         align_right(&mut table, labels);
@@ -80,7 +103,20 @@ pub fn split(labels: usize, titles: &[&str], rows: &[Vec<String>]) -> String {
 /// word, such as a path.
 pub fn wrapped(first: &str, sentence: &str) -> String {
     let indent = " ".repeat(first.chars().count());
-    textwrap::fill(sentence, options(WIDTH).initial_indent(first).subsequent_indent(&indent)) + "\n"
+    textwrap::fill(sentence, options(width()).initial_indent(first).subsequent_indent(&indent)) + "\n"
+}
+
+/// Wraps the lines that do not fit, and leaves all others unchanged. Indents what follows a line break by two more columns
+/// than the line. Never breaks a word.
+pub fn filled(text: &str) -> String {
+    let fill = |line: &str| {
+        if textwrap::core::display_width(line) <= width() {
+            return format!("{line}\n");
+        }
+        let indent = " ".repeat(line.len() - line.trim_start_matches(' ').len() + 2);
+        textwrap::fill(line, options(width()).subsequent_indent(&indent)) + "\n"
+    };
+    text.lines().map(fill).collect()
 }
 
 fn options(width: usize) -> Options<'static> {
@@ -118,6 +154,28 @@ mod tests {
             (2, 18),
             "{wide}"
         );
+    }
+
+    #[test]
+    fn a_table_fits_a_narrow_terminal() {
+        let titles: Vec<&str> = std::iter::once("protocol").chain(["lost work, per outage"; 6]).collect();
+        let row = |name: &str| -> Vec<String> {
+            std::iter::once(name.to_owned()).chain((0..6).map(|it| format!("{it}00.25 +- 3.25 s"))).collect()
+        };
+        let rows = [row("hc3i"), row("hierarchicalCoordinated")];
+        for (most, tables) in [(200, 1), (WIDTH, 2), (80, 3), (LEAST, 6)] {
+            let text = split_at(most, 1, &titles, &rows);
+            assert!(text.lines().all(|it| it.chars().count() <= most.max(43)), "{most}: {text}");
+            assert_eq!(text.matches("hc3i").count(), tables, "{most}: {text}");
+            assert_eq!(text.matches(".25 +-").count(), 12, "{most}: {text}");
+        }
+    }
+
+    #[test]
+    fn only_lines_that_do_not_fit_are_wrapped() {
+        let fits = "  a    b".to_owned() + &" word".repeat(18);
+        let text = filled(&format!("{fits}\n{fits} end\n\n"));
+        assert_eq!(text, format!("{fits}\n{fits}\n    end\n\n"));
     }
 
     #[test]

@@ -144,7 +144,10 @@ impl Writer<'_> {
     /// Formats the result, the faults and links, and the notes. Lists only those faults and links that were not as
     /// expected, unless all details are requested.
     fn findings(&self) -> String {
-        let mut text = wrapped("", &self.result());
+        // The log of another system need not contain results or faults.
+        let is_imported = self.summary.run.events.is_some();
+        let has_results = !is_imported || self.summary.result.finished > 0;
+        let mut text = if has_results { wrapped("", &self.result()) } else { String::new() };
         let lists_all = self.layout.verbose || self.summary.not_exercised().is_empty();
         let more = if lists_all { "" } else { " (`-v` lists them)" };
         text += &wrapped("", &format!("{}{more}.", self.summary.properties_in_words()));
@@ -152,7 +155,9 @@ impl Writer<'_> {
             let names = self.summary.not_judged.join(", ");
             text += &wrapped("not judged: ", &format!("{names} (the events contain no evidence about them)"));
         }
-        text += &wrapped("", &self.summary.faults_in_words());
+        if !is_imported || !self.summary.faults.is_empty() {
+            text += &wrapped("", &self.summary.faults_in_words());
+        }
         text += &self.faults();
         text += &self.links();
         text.extend(self.notes().map(|it| wrapped("note: ", it)));

@@ -43,8 +43,8 @@ pub use faultline_supervisor::{MemoryBound, panics};
 
 pub use backend::{Backend, ComputeExpected, PreparedRun, RunEnd};
 pub use events::Events;
-pub use memory::{BYTES_PER_FACT, bound_memory, memory_bound};
-use memory::{check_program, most_facts};
+use memory::check_program;
+pub use memory::{BYTES_PER_FACT, bound_memory, memory_bound, most_facts};
 pub use recording::{Recording, UnjudgedRecording};
 pub use repetition::RepetitionError;
 pub use simulator::{SimulationObserver, SimulationView, Simulator};

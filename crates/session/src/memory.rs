@@ -65,7 +65,7 @@ pub fn memory_bound() -> Option<MemoryBound> {
 }
 
 /// Returns the number of facts that can be judged within the memory limit of this program.
-pub(crate) fn most_facts() -> u64 {
+pub fn most_facts() -> u64 {
     memory_bound().map_or(u64::MAX, |it| free(it.bytes) / BYTES_PER_FACT)
 }
 

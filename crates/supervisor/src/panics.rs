@@ -13,6 +13,7 @@ use std::panic::{
 use std::sync::{Arc, Once, OnceLock};
 
 use faultline_core::fault::{Handled, Panic};
+use faultline_core::text::one_line;
 use faultline_core::{Life, ProcessId, Time};
 
 /// The maximum number of characters of a panic's message that are kept.
@@ -113,7 +114,7 @@ fn install() {
 }
 
 fn panic((process, life, at, handled): Handling, info: &PanicHookInfo<'_>) -> Panic {
-    let message = text(info.payload()).chars().take(LONGEST).collect::<String>();
+    let message = one_line(text(info.payload()), LONGEST);
     let place = info.location().map(Location::to_string).unwrap_or_default();
     Panic { process, life, at, handled, message: message.into(), place: place.into() }
 }
@@ -160,6 +161,6 @@ mod tests {
             panic!("{}", "x".repeat(10_000));
         });
         let Err::<(), _>(found) = found else { unreachable!("it panics") };
-        assert_eq!(found.message.len(), LONGEST);
+        assert_eq!(found.message.chars().count(), LONGEST + 1);
     }
 }

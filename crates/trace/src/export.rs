@@ -95,19 +95,32 @@ pub fn channels(trace: &Trace, intervals: usize) -> Vec<Channels> {
     channels
 }
 
-/// Writes the communication graph as an edge list: first one line per process with its name, then one line per
-/// channel with its bytes and messages. Each message counts once.
+/// Writes the communication graph as an edge list: one line per process with its name, and one line per channel with its
+/// bytes and messages. Each message counts once. Spaces separate the columns, or commas if not all names are plain words;
+/// the names are then quoted.
 ///
 /// # Errors
 ///
 /// Fails if `out` cannot be written.
 pub fn graph(trace: &Trace, names: &[(ProcessId, &str)], mut out: impl Write) -> io::Result<()> {
-    let names: BTreeMap<ProcessId, &str> = names.iter().copied().collect();
+    let is_plain = |it: &str| it.chars().all(|it| it.is_alphanumeric() || "-_.".contains(it));
+    let (is_quoted, separator, head) = match names.iter().all(|(_, name)| is_plain(name)) {
+        true => (false, ' ', "# from to bytes messages"),
+        false => (true, ',', "from,to,bytes,messages"),
+    };
+    let shown = |name: &str| match is_quoted {
+        true => format!("\"{}\"", name.replace('"', "\"\"")),
+        false => name.to_owned(),
+    };
+    let names: BTreeMap<ProcessId, String> = names.iter().map(|(it, name)| (*it, shown(name))).collect();
+    // A reader needs the names of the columns first to recognise the commas.
+    let (before, after) = if is_quoted { (Some(head), None) } else { (None, Some(head)) };
+    before.map_or(Ok(()), |it| writeln!(out, "{it}"))?;
     names.values().try_for_each(|it| writeln!(out, "{it}"))?;
-    writeln!(out, "# from to bytes messages")?;
+    after.map_or(Ok(()), |it| writeln!(out, "{it}"))?;
     for ((from, to), (bytes, messages)) in channels(trace, 1).remove(0) {
         if let (Some(from), Some(to)) = (names.get(&from), names.get(&to)) {
-            writeln!(out, "{from} {to} {bytes} {messages}")?;
+            writeln!(out, "{from}{separator}{to}{separator}{bytes}{separator}{messages}")?;
         }
     }
     out.flush()

@@ -1,9 +1,11 @@
-//! Floods of connections from callers that have no key, from many addresses.
+//! Floods of connections from callers that have no key, from many addresses, and callers that do not read the answers.
 
 use std::fs;
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use faultline_api::supervision::{BUNDLE, RunPhase, STATUS};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::runtime::Runtime;
@@ -73,6 +75,34 @@ fn a_flood_neither_exhausts_the_memory_of_an_agent_nor_disturbs_a_run() {
     passes(&setting.judged());
     assert!(memory(pid) < MEMORY, "{} KiB", memory(pid));
     flooding.abort();
+}
+
+#[test]
+fn readers_of_the_api_that_stand_still_do_not_delay_a_run() {
+    let setting = Setting::start(&federation(FAULTS), &PROCESSES);
+    let token = faultline_api::supervision::token(KEY).unwrap();
+    let reads = |path: &str, pipelined: usize| {
+        let mut stream = std::net::TcpStream::connect(setting.supervisor.address).unwrap();
+        stream.set_write_timeout(Some(Duration::from_millis(20))).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {token}\r\n\r\n");
+        // The supervisor may accept only some of the requests.
+        let _ = stream.write_all(request.repeat(pipelined).as_bytes());
+        stream
+    };
+    let stand_still = || -> Vec<_> {
+        let paths = [STATUS, "/metrics"].into_iter();
+        paths.flat_map(|path| [1, 1, 1, 5000].map(|pipelined| reads(path, pipelined))).collect()
+    };
+    let _before = stand_still();
+    assert_eq!(setting.put(&setting.places(1)), 200);
+    setting.wait("the application has begun", |it| it.phase == RunPhase::Running);
+    let _during = stand_still();
+    let status = setting.judged();
+    passes(&status);
+    assert_eq!((status.faults.planned, status.faults.done), (2, 2));
+    assert!(status.faults.worst_skew_micros.is_some_and(|skew| skew < 500_000), "{:?}", status.faults);
+    let _after = [BUNDLE; 4].map(|path| reads(path, 1));
+    assert_eq!(setting.ask("GET", BUNDLE, &[]).0, 200);
 }
 
 #[test]

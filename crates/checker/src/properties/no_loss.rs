@@ -64,8 +64,9 @@ mod tests {
     use crate::testing::finds;
     use crate::testing::planned::Partitions;
     use crate::testing::{Run, check_alone};
-    use faultline_core::fault::Outcome;
+    use faultline_core::fault::{LinkProperties, Outcome};
     use faultline_core::{ClusterId, Fact, Span, Time};
+    use faultline_trace::manifest::LinkEntry;
 
     /// Returns a run in which a delivery is undone. With `delivered_again`, the message is then delivered
     /// again.
@@ -105,6 +106,32 @@ mod tests {
         assert_eq!(check_alone(check, &run).violation_count(), 1);
         run.context.settled_after = Some(Span::from_secs(61));
         assert_eq!(check_alone(check, &run).violation_count(), 0);
+    }
+
+    #[test]
+    fn a_message_may_be_in_transit_for_as_long_as_the_links_need() {
+        // A message has eight bytes; the run is quiet for a minute.
+        for (bandwidth, latency, more, is_settled) in
+            [(1, 0, 0, true), (1, 0, 8, false), (1_000, 0, 8, true), (0, 1_000, 0, false), (0, 100, 0, true)]
+        {
+            let mut run = loss(false);
+            (0..more).for_each(|_| drop(run.send(0, 1)));
+            run.context.outcome = Some(Outcome::Deadline);
+            run.context.end = Time::ZERO + Span::from_secs(60);
+            run.context.settled_after = Some(Span::from_secs(30));
+            let requested = LinkProperties {
+                bandwidth,
+                latency: Span::from_millis(latency),
+                ..LinkProperties::default()
+            };
+            let (from, to, measured, observed, since) = (ClusterId(0), ClusterId(1), None, None, None);
+            run.context.links = vec![LinkEntry { from, to, requested, measured, observed, since }];
+            assert_eq!(
+                check_alone(check, &run).violation_count() > 0,
+                is_settled,
+                "{bandwidth} {latency} {more}"
+            );
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use faultline_clustering::{
 use faultline_experiments::measures::Spread;
 use faultline_experiments::reproduce::chart::{Chart, Series};
 use faultline_report::explain::count;
+use faultline_report::table::wrapped;
 use serde::Serialize;
 
 use super::{csv_rows, fragment, listed, members, write};
@@ -113,7 +114,7 @@ fn text(object: &Object<'_>, fragment: &str) -> String {
     }
     let mut verdict = found.verdict.clone();
     verdict[..1].make_ascii_uppercase();
-    line(format_args!("\n{}", output::filled(&format!("{verdict}.\n"))));
+    line(format_args!("\n{}", wrapped("", &format!("{verdict}."))));
     let changes = found.best.changes();
     if changes.is_empty() {
         line(format_args!("\n{fragment}"));

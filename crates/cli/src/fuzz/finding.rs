@@ -100,6 +100,12 @@ pub(crate) fn shrink(
 
 /// Returns the violations of one property, as sentences that name tasks as the transcript does.
 pub(crate) fn violations(trial: &Trial, property: Property) -> Vec<String> {
+    if let (Property::RecordComplete, Some(gap)) = (property, &trial.judgement.of(property).unknown) {
+        // The remedy follows; it applies to records.
+        let reason = gap.rsplit_once("; ").map_or(gap.as_str(), |(reason, _)| reason);
+        let ours = "no protocol can cause this: please report it, with the record, as a mistake of Faultline";
+        return vec![reason.to_owned(), ours.to_owned()];
+    }
     let RenderedTrial { names, history, .. } = RenderedTrial::new(trial);
     let mut context = Context::from_manifest(&trial.manifest);
     context.names.tasks = task_names(&trial.trace, &history, &names);

@@ -68,7 +68,7 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
     let report = Report::new(&search, finding.as_ref());
     output::print(&match arguments.format {
         Format::Json => output::json(&report),
-        Format::Text => summary::report(&report, arguments.verbose),
+        Format::Text => output::filled(summary::report(&report, arguments.verbose)),
     })?;
     kept.iter().for_each(output::note);
     Ok(report.verdict.into())
@@ -119,7 +119,7 @@ fn one(scenario: Scenario, format: Format) -> Result<Exit, CommandError> {
     let trial = run(scenario).map_err(files::unfit)?;
     output::print(&match format {
         Format::Json => output::json(&trial.judgement),
-        Format::Text => summary::trial(&trial),
+        Format::Text => output::filled(summary::trial(&trial)),
     })?;
     Ok(trial.judgement.verdict.into())
 }

@@ -31,7 +31,7 @@ use crate::arguments::FuzzArguments;
 use crate::command_error::CommandError;
 use crate::files;
 use crate::journal::Head;
-use crate::output::replace;
+use crate::output::{read_file, replace};
 
 /// The interval at which the state of a search is saved, in case the program is killed.
 const KEPT_EVERY: Duration = Duration::from_secs(5);
@@ -183,7 +183,7 @@ impl<'a> Search<'a> {
         let wrong = |why: String| {
             CommandError::path("continue from", &path, why, "omit `--resume` to start from the first seed")
         };
-        let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
+        let text = read_file(&path).map_err(|error| match error.kind() {
             ErrorKind::NotFound => wrong("no interrupted search has these arguments".to_owned()),
             _ => wrong(error.to_string()),
         })?;
@@ -193,6 +193,9 @@ impl<'a> Search<'a> {
             return Err(wrong(
                 "it belongs to another search: the options or the version of Faultline differs".to_owned(),
             ));
+        }
+        if !coverage.is_consistent(self.defect.is_some()) {
+            return Err(wrong("its numbers contradict each other".to_owned()));
         }
         self.coverage = coverage;
         self.before = self.coverage.runs();

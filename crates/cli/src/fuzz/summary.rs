@@ -19,25 +19,22 @@ use crate::progress::Progress;
 
 /// Prints the progress of the search.
 pub(super) struct SearchProgress {
-    /// `None` to print nothing.
-    progress: Option<Progress>,
+    progress: Progress,
     title: String,
 }
 
 impl SearchProgress {
     /// Shows a search that has already run `done` schedules.
     pub(super) fn new(arguments: &FuzzArguments, done: u64, title: &str) -> SearchProgress {
-        let progress = || match arguments.span {
+        let progress = match arguments.span {
             Some(span) => Progress::lasting(done, Duration::from_nanos(span.0.0)),
             None => Progress::counting(done, arguments.runs),
         };
-        SearchProgress { progress: (!arguments.quiet).then(progress), title: title.to_owned() }
+        SearchProgress { progress: progress.unless_quiet(arguments.quiet), title: title.to_owned() }
     }
 
     pub(super) fn tick(&mut self, coverage: &Coverage) {
-        if let Some(progress) = &mut self.progress {
-            progress.reach(&self.title, coverage.runs());
-        }
+        self.progress.reach(&self.title, coverage.runs());
     }
 }
 
@@ -51,20 +48,18 @@ pub(super) fn shrinking(
     let mut progress = Progress::new().unless_quiet(arguments.quiet);
     let title = if title.is_empty() { String::new() } else { format!("{title}: ") };
     move |trials, best| {
-        if let Some(progress) = &mut progress {
-            progress.show(|| {
-                let spec = &best.scenario.federation.spec;
-                let nodes: u32 = spec.clusters.iter().map(|it| it.nodes).sum();
-                let (faults, facts) = (spec.faults.len() as u64, best.trace.len() as u64);
-                format!(
-                    "{title}shrinking: {}, {} and {} after {}",
-                    explain::count(nodes.into(), "process"),
-                    explain::count(faults, "fault"),
-                    explain::count(facts, "fact"),
-                    explain::count(trials, "trial")
-                )
-            });
-        }
+        progress.show(|| {
+            let spec = &best.scenario.federation.spec;
+            let nodes: u32 = spec.clusters.iter().map(|it| it.nodes).sum();
+            let (faults, facts) = (spec.faults.len() as u64, best.trace.len() as u64);
+            format!(
+                "{title}shrinking: {}, {} and {} after {}",
+                explain::count(nodes.into(), "process"),
+                explain::count(faults, "fault"),
+                explain::count(facts, "fact"),
+                explain::count(trials, "trial")
+            )
+        });
         match interrupted.load(Ordering::Relaxed) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),

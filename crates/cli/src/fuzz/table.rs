@@ -74,14 +74,14 @@ pub(super) fn table(arguments: &FuzzArguments, interrupted: &AtomicBool) -> Resu
     available("fuzz --table")?;
     // Each row takes a long time, so print it as soon as it is complete.
     if arguments.format == Format::Text {
-        output::print(HEAD)?;
+        output::print(&output::filled(HEAD.to_owned()))?;
     }
     let mut rows = Vec::new();
     for (number, &defect) in (1..).zip(&defects) {
         let title = title(defect, number, defects.len());
         let Some(detection) = detect(arguments, defect, &title, interrupted)? else { break };
         if arguments.format == Format::Text {
-            output::print(&row(&detection))?;
+            output::print(&output::filled(row(&detection)))?;
         }
         rows.push(detection);
     }

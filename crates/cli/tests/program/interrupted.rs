@@ -136,6 +136,26 @@ fn a_killed_search_continues_from_its_last_saved_state() {
     let state = || serde_json::from_slice::<Value>(&fs::read(place.path(kept)).unwrap()).unwrap();
     let runs = |coverage: &Value| coverage["runs"].as_u64().unwrap();
     let before = runs(&state()[1]);
+    // Numbers that no search can reach are refused, and so is a file that is not one.
+    let whole = fs::read_to_string(place.path(kept)).unwrap();
+    let number = format!("\"runs\":{before}");
+    for (from, to) in [
+        (&*number, format!("\"runs\":{}", before - 1)),
+        (&*number, format!("\"runs\":{}", u64::MAX)),
+        ("\"pass\":{", "\"fail\":{".to_owned()),
+        ("\"completed\":", format!("\"completed\":{}", u64::MAX)),
+    ] {
+        assert!(whole.contains(from), "{from}: {whole}");
+        place.write(kept, whole.replacen(from, &to, 1));
+        let resumed = place.faultline(fuzz.into_iter().chain(["--resume"])).assert().code(2);
+        resumed.stderr(contains("cannot continue from"));
+    }
+    fs::remove_file(place.path(kept)).unwrap();
+    assert!(Command::new("mkfifo").arg(place.path(kept)).status().unwrap().success());
+    let resumed = place.faultline(fuzz.into_iter().chain(["--resume"])).assert().code(2);
+    resumed.stderr(contains("it is not a"));
+    fs::remove_file(place.path(kept)).unwrap();
+    place.write(kept, whole);
     let child = begun(&place, &[&fuzz[..], &["--format", "json", "--resume"]].concat());
     wait_until(|| runs(&state()[1]) > before, || "the search does not continue".to_owned());
     signal(&child, "TERM");

@@ -3,10 +3,13 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use faultline_trace::{Bundle, Hash};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -194,22 +197,88 @@ fn an_output_that_stands_still_does_not_delay_a_run() {
         let mut child = run.spawn().unwrap();
         // Closes this process's end for writing.
         drop(run);
-        let manifest = || Bundle::open(place.path("run")).read_manifest().ok();
-        wait_until(
-            || manifest().is_some_and(|it| it.outcome.is_some()),
-            || format!("{arguments:?}: the run does not end while no program reads its output"),
-        );
-        let manifest = manifest().unwrap();
-        let effect = &manifest.effects[0];
-        let late = effect.latency().unwrap();
-        assert!(
-            late < faultline_core::Span::from_millis(500),
-            "{arguments:?}: the fault was injected {late} late"
-        );
+        ends_with_its_fault_on_time(&place, &format!("{arguments:?}"));
         let drained = thread::spawn(move || io::copy(&mut reader, &mut io::sink()));
         assert!(matches!(child.wait().unwrap().code(), Some(0 | 3)));
         drained.join().unwrap().unwrap();
     }
+}
+
+/// Waits until the run recorded in `run` has ended, and checks that its fault struck when it was due.
+fn ends_with_its_fault_on_time(place: &TestDirectory, what: &str) {
+    let manifest = || Bundle::open(place.path("run")).read_manifest().ok();
+    wait_until(
+        || manifest().is_some_and(|it| it.outcome.is_some()),
+        || format!("{what}: the run does not end"),
+    );
+    let late = manifest().unwrap().effects[0].latency().unwrap();
+    assert!(late < faultline_core::Span::from_millis(500), "{what}: the fault was injected {late} late");
+}
+
+#[test]
+fn a_terminal_that_is_stopped_does_not_delay_a_run() {
+    const STOP: u8 = 0x13; // Ctrl-S
+    const CONTINUE: u8 = 0x11; // Ctrl-Q
+    for options in ["-v", "-vv", "--format json"] {
+        let place = TestDirectory::new();
+        place.write("small.yaml", small(CRASH));
+        // The program starts once the terminal has been stopped.
+        let program = env!("CARGO_BIN_EXE_faultline");
+        let command = format!("read go; exec '{program}' run small.yaml --out run {options}");
+        let mut script = Command::new("script");
+        script.current_dir(place.dir()).args(["-qec", &command, "/dev/null"]).env("TERM", "xterm");
+        let mut run = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut keys = run.stdin.take().unwrap();
+        let mut printed = run.stdout.take().unwrap();
+        let shown = Arc::new(Mutex::new(Vec::new()));
+        let seen = shown.clone();
+        let reader = thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(length @ 1..) = printed.read(&mut piece) {
+                seen.lock().unwrap().extend_from_slice(&piece[..length]);
+            }
+        });
+        keys.write_all(&[STOP, b'\n']).unwrap();
+        ends_with_its_fault_on_time(&place, options);
+        let before = text(&shown.lock().unwrap());
+        assert_eq!(before, "", "{options}: the terminal was not stopped");
+        keys.write_all(&[CONTINUE]).unwrap();
+        assert!(matches!(run.wait().unwrap().code(), Some(0 | 3)));
+        reader.join().unwrap();
+        let after = text(&shown.lock().unwrap());
+        assert!(
+            after.contains(if options.contains("json") { "\"verdict\"" } else { "small: hc3i" }),
+            "{after}"
+        );
+    }
+}
+
+#[test]
+fn readers_of_metrics_that_stand_still_do_not_delay_a_run() {
+    let place = TestDirectory::new();
+    place.write("small.yaml", small(CRASH));
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut run =
+        command(&place, &["run", "small.yaml", "--out", "run", "-q", "--metrics", &free.to_string()]);
+    let mut run = run.spawn().unwrap();
+    wait_until_begun(&place, "run");
+    // Each sends requests until nothing more is accepted, and reads no answer.
+    let request = b"GET /metrics HTTP/1.1\r\nhost: test\r\n\r\n";
+    let mut readers = Vec::new();
+    for _ in 0..4 {
+        let mut reader = TcpStream::connect(free).unwrap();
+        reader.set_write_timeout(Some(Duration::from_millis(20))).unwrap();
+        let sent = (0..20_000).take_while(|_| reader.write_all(request).is_ok()).count();
+        assert!(sent > 10, "{sent}");
+        readers.push(reader);
+    }
+    let mut other = TcpStream::connect(free).unwrap();
+    other.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut page = String::new();
+    other.read_to_string(&mut page).unwrap();
+    assert!(page.contains("faultline_"), "{page}");
+    ends_with_its_fault_on_time(&place, "metrics");
+    assert!(matches!(run.wait().unwrap().code(), Some(0 | 3)));
 }
 
 /// Returns a pipe that accepts no further byte until something is read from it.
@@ -258,6 +327,8 @@ fn limits_of_the_machine_are_named_with_status_3() {
     let files = limited("-n 20", "run small.yaml -q");
     assert!(files.contains("may open only 20 files") && files.contains("`ulimit -n`"), "{files}");
     let sizes = limited("-f 4", "run small.yaml --backend simulate -q --out large");
+    assert!(sizes.contains("File too large") && sizes.contains("`ulimit -f`"), "{sizes}");
+    let sizes = limited("-f 16", "run small.yaml -q --out real");
     assert!(sizes.contains("File too large") && sizes.contains("`ulimit -f`"), "{sizes}");
     for arguments in [
         "report run --to page.html",
@@ -323,10 +394,11 @@ fn a_report_overwrites_only_reports() {
     }
     refused("run/facts/p9-1.facts", "belongs to the record");
     fs::create_dir(place.path("pages")).unwrap();
-    place.write("pages/diagram.svg", "<svg>mine</svg>");
+    place.write("pages/page.svg", "<svg>mine</svg>");
     refused("pages/page.html", other);
-    for _ in 0..2 {
-        place.faultline(["report", "run", "--to", "page.html"]).assert().code(0);
+    for page in ["page.html", "page.html", "other.html"] {
+        place.faultline(["report", "run", "--to", page]).assert().code(0);
+        assert!(place.path(page).with_extension("svg").exists());
         place.faultline(["report", "run"]).assert().code(0);
     }
     place.faultline(["check", "run", "-q"]).assert().code(0);

@@ -13,6 +13,7 @@ mod isolated;
 mod killed;
 mod links;
 mod local;
+mod narrow;
 mod paper;
 mod planned;
 mod plugin;

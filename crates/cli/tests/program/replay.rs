@@ -66,6 +66,21 @@ fn nodes_of_a_simulation_repeat_their_actions_and_differences_are_found() {
         .stdout(contains("DIFFERS lyon-0"));
 }
 
+#[test]
+fn inputs_beyond_the_memory_limit_are_refused() {
+    let place = TestDirectory::new();
+    place.write("small.yaml", small(""));
+    let run = ["run", "small.yaml", "--backend", "simulate", "--record", "--out", "run", "-q"];
+    place.faultline(run).assert().code(0);
+    let replay = ["replay", "run", "--memory", "200MiB"];
+    place.faultline(replay).assert().code(0);
+    // A sparse file, which takes up no space on the disk.
+    let inputs = fs::File::options().write(true).open(place.path("run/inputs/p0-1.inputs")).unwrap();
+    inputs.set_len(3 << 30).unwrap();
+    let refused = contains("has 3072 MiB").and(contains("use a larger `--memory`"));
+    place.faultline(replay).assert().code(2).stderr(refused);
+}
+
 /// A fault waits for a fact of one process and crashes another. The first
 /// process is halted at that fact until the fault has been injected.
 #[test]

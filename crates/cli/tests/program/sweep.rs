@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::process::Command;
 
 use crate::common::TestDirectory;
 use predicates::prelude::*;
@@ -126,6 +127,26 @@ fn a_refused_sweep_changes_nothing_in_the_directory_of_another() {
         .code(2)
         .stderr(contains("belongs to another sweep"));
     assert_eq!(file(), before);
+}
+
+#[test]
+fn a_journal_that_is_not_a_file_or_has_no_end_is_refused() {
+    let place = place();
+    let refused = |out: &str, said: &'static str| {
+        for more in [&[][..], &["--resume"]] {
+            let sweep = TWO.into_iter().chain(["--seeds", "1", "--out", out]);
+            let sweep = place.faultline(sweep.chain(more.iter().copied())).assert().code(2);
+            sweep.stderr(contains("runs.jsonl").and(contains(if more.is_empty() { "" } else { said })));
+        }
+    };
+    for out in ["fifo", "large"] {
+        fs::create_dir(place.path(out)).unwrap();
+    }
+    assert!(Command::new("mkfifo").arg(place.path("fifo/runs.jsonl")).status().unwrap().success());
+    refused("fifo", "not a regular file");
+    // A sparse file, which takes up no space on the disk.
+    fs::File::create(place.path("large/runs.jsonl")).unwrap().set_len(6 << 30).unwrap();
+    refused("large", "longer than 256 MiB");
 }
 
 #[test]

@@ -14,10 +14,14 @@ const VALUES: [&[&str]; 2] = [&["bytes", "weight"], &["messages"]];
 
 /// A declaration of data.
 struct Key<'a> {
+    /// The name of the data.
+    title: &'a str,
     /// The index in [`VALUES`] if the data counts.
     value: Option<usize>,
     /// Whether edges may have the data.
     of_edges: bool,
+    /// Whether the data is a number.
+    is_number: bool,
     /// The number of an edge without such data.
     default: Option<Node<'a, 'a>>,
 }
@@ -108,8 +112,11 @@ fn key<'a>(element: Node<'a, 'a>) -> Result<Key<'a>, ReadError> {
         None => attribute(element, "id")?,
     };
     let of_edges = matches!(element.attribute("for"), None | Some("all" | "edge"));
-    let value = VALUES.iter().position(|names| names.contains(&title)).filter(|_| of_edges);
-    Ok(Key { value, of_edges, default: element.children().find(|it| name(*it) == "default") })
+    let is_named = |names: &&[&str]| names.iter().any(|it| title.eq_ignore_ascii_case(it));
+    let value = VALUES.iter().position(|names| is_named(&names)).filter(|_| of_edges);
+    let is_number = matches!(element.attribute("attr.type"), Some("int" | "long" | "float" | "double"));
+    let default = element.children().find(|it| name(*it) == "default");
+    Ok(Key { title, value, of_edges, is_number, default })
 }
 
 /// Returns the bytes and the messages of an edge, if the file states them.
@@ -119,7 +126,12 @@ fn values<'a>(edge: Node<'a, 'a>, keys: &BTreeMap<&str, Key<'a>>) -> Result<[Opt
         let id = attribute(data, "key")?;
         let key = keys.get(id).filter(|it| it.of_edges);
         let key = key.ok_or_else(|| ReadError::Key { line: line(data), key: quoted(id) })?;
-        let Some(value) = key.value else { continue };
+        let Some(value) = key.value else {
+            if key.is_number && keys.values().all(|it| it.value != Some(0)) {
+                return Err(ReadError::NotBytes { line: line(data), key: quoted(key.title) });
+            }
+            continue;
+        };
         if values[value].replace(number(data)?).is_some() {
             return Err(ReadError::Ambiguous { line: line(data), key: quoted(id) });
         }
@@ -208,6 +220,17 @@ mod tests {
         assert_eq!(changed(" 12 ", "1.2e1").map(|it| it.total()), Ok(13));
         let with_default = r#"attr.type="long"><default>30</default></key>"#;
         assert_eq!(changed(r#"attr.type="long"/>"#, with_default).map(|it| it.total()), Ok(42));
+    }
+
+    #[test]
+    fn numbers_that_are_not_known_to_be_bytes_are_refused() {
+        assert_eq!(changed("\"bytes\"", "\"Bytes\"").map(|it| it.total()), Ok(13));
+        let error = wrong("\"bytes\"", "\"traffic\"");
+        assert!(error.starts_with("line 8: the edge has `traffic`, but no `bytes`"), "{error}");
+        assert_eq!(
+            changed("\"bytes\" attr.type=\"long\"", "\"label\" attr.type=\"string\"").map(|it| it.total()),
+            Ok(2)
+        );
     }
 
     #[test]

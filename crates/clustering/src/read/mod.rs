@@ -124,6 +124,14 @@ pub enum ReadError {
         /// The number of the line.
         line: usize,
     },
+    /// An edge has a number, but the file declares no key with the bytes.
+    #[error("line {line}: the edge has `{key}`, but no `bytes`; rename the key that contains the bytes")]
+    NotBytes {
+        /// The number of the line.
+        line: usize,
+        /// The name of the key.
+        key: String,
+    },
     /// A word should be a number but is not.
     #[error("line {line}: `{word}` {why}")]
     Number {

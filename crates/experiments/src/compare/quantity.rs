@@ -134,7 +134,7 @@ pub const QUANTITIES: [Quantity; 19] = [
     },
     Quantity {
         name: "slowdownPercent",
-        title: "overhead over a fault-free run",
+        title: "overhead over an unprotected run without faults",
         unit: Unit::Percent,
         faulty: true,
         drawn: true,

@@ -6,6 +6,7 @@
 
 use std::{fmt, fs};
 
+use faultline_core::text::one_line;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
@@ -179,11 +180,7 @@ impl<'de> Visitor<'de> for UniqueVisitor {
 
 /// Returns the beginning of a text that may be of any length, for an error.
 pub(super) fn short(text: &str) -> String {
-    const MOST: usize = 300;
-    match text.char_indices().nth(MOST) {
-        Some((at, _)) => format!("{}…", printable(&text[..at])),
-        None => printable(text),
-    }
+    printable(&one_line(text, 300))
 }
 
 /// Replaces the characters in all strings that may not reach a terminal. Programs print the names and reasons in records

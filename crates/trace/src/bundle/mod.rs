@@ -348,18 +348,20 @@ impl Bundle {
         Ok(InputsWriter::new(file, process, life))
     }
 
-    /// Reads the inputs of a life; `None` if it was killed before anything was written.
+    /// Reads the inputs of a life from a file of at most `most` bytes; `None` if the life was killed before anything was
+    /// written.
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read or is not an inputs file.
+    /// Fails if the file is larger, cannot be read, or is not an inputs file.
     pub fn read_inputs<P: Process>(
         &self,
         process: ProcessId,
         life: Life,
+        most: u64,
     ) -> Result<Option<InputsFile<P>>, BundleError> {
         let path = self.inputs_path(process, life);
-        let bytes = read_within(&path, u64::MAX)?;
+        let bytes = read_within(&path, most)?;
         if bytes.is_empty() {
             return Ok(None);
         }
