@@ -21,7 +21,7 @@ mod shape;
 mod supervise;
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -102,7 +102,7 @@ impl Node {
     pub fn main(self) -> ExitCode {
         abort_on_panic();
         let arguments = Arguments::parse();
-        let colours = std::io::stderr().is_terminal();
+        let colours = anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never;
         let filter = std::env::var("FAULTLINE_LOG").ok().and_then(|it| it.parse::<Targets>().ok());
         let filter = filter.unwrap_or_else(|| Targets::new().with_default(LOGGED));
         ignore_file_size_signal();

@@ -353,13 +353,10 @@ impl Observer for RunRecorder {
         faults.worst_skew_micros = faults.worst_skew_micros.max(micros(effect.skew()));
         faults.worst_latency_micros = faults.worst_latency_micros.max(micros(effect.latency()));
         let latency = effect.latency().map(|it| format!(", {it} after it was due"));
-        let latency = latency.unwrap_or_default();
-        let text = match effect.skew() {
-            Some(skew) => {
-                format!("fault {fault} took effect on {} processes within {skew}{latency}", effect.on.len())
-            }
-            None => format!("fault {fault} took effect{latency}"),
-        };
+        let exit = effect.exit().map(|it| format!("; the processes that it killed exited up to {it} later"));
+        let skew = effect.skew().map(|it| format!(" on {} processes within {it}", effect.on.len()));
+        let details: String = skew.into_iter().chain(latency).chain(exit).collect();
+        let text = format!("fault {fault} took effect{details}");
         data.note(
             at,
             Moment::OfRun(last),

@@ -1,6 +1,6 @@
 //! `faultline-operator`: manages the federations of a Kubernetes cluster.
 
-use std::io::IsTerminal;
+use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -55,10 +55,10 @@ async fn main() -> ExitCode {
     let arguments = Arguments::parse();
     // Custom protocols are part of the image of a federation's pods; the operator does not contain them.
     faultline_api::resource::custom::accept_unknown();
-    let colours = std::io::stderr().is_terminal();
+    let colours = anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never;
     let filter = std::env::var("FAULTLINE_LOG").ok().and_then(|it| it.parse::<Targets>().ok());
     let filter = filter.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
-    let shown = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(std::io::stderr);
+    let shown = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(io::stderr);
     tracing_subscriber::registry().with(shown.with_filter(filter)).init();
     match work(arguments).await {
         Ok(()) => ExitCode::SUCCESS,

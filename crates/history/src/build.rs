@@ -677,7 +677,8 @@ impl<'a> Builder<'a> {
             Some(Outcome::Completed) => true,
             Some(Outcome::Deadline) => context.settled_after.is_some_and(|quiet| {
                 let since = self.last_movement.max(self.history.last_disturbance());
-                let transit = self.history.transit_time(since) + self.history.slowest_link();
+                // Lost packets are sent again.
+                let transit = self.history.transit_time(since) + self.history.slowest_link() * 100;
                 context.end.since(since) >= quiet.max(transit)
             }),
             _ => false,

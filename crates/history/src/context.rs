@@ -63,7 +63,7 @@ pub struct Context {
     /// How long a run that exceeded its deadline must have been quiet before its end to be judged as if it had
     /// completed: no application message was sent or delivered, no task ran or was stolen, no state was restored, and
     /// no fault was in effect. By then, every message that can arrive has arrived, unless the links need longer for
-    /// everything in transit ([`History::bytes_in_transit`]). In virtual time, the value is half the duration of the run,
+    /// everything in transit ([`crate::History::transit_time`]). In virtual time, the value is half the duration of the run,
     /// but at least ten seconds more than the longest task takes. On real processes it is `None`, because a busy machine
     /// can delay messages indefinitely.
     pub settled_after: Option<Span>,

@@ -293,7 +293,8 @@ impl Explainer<'_> {
         let effect = self.manifest.effects.iter().find(|it| it.no == no);
         let skew = effect.and_then(EffectEntry::skew);
         let latency = effect.and_then(EffectEntry::latency).map(Span::as_secs_f64);
-        let late = measured(latency, None);
+        let exit = effect.and_then(EffectEntry::exit).map(Span::as_secs_f64);
+        let late = measured(latency, None, exit);
         let lost = |storage: StorageFate| match storage {
             StorageFate::Kept => "",
             StorageFate::Lost => ", storage lost",
@@ -317,9 +318,9 @@ impl Explainer<'_> {
                 // In virtual time, a fault happens at one instant.
                 let is_instant = self.manifest.backend == BackendKind::Simulate || killed <= 1;
                 let (when, remark) = match skew {
-                    Some(skew) => (format!(" within {skew}"), ""),
+                    Some(skew) => (format!(" and stopped within {skew}"), ""),
                     None if is_instant => (" at once".to_owned(), ""),
-                    None => (String::new(), " The times at which they ended are not all known."),
+                    None => (String::new(), " The times at which they stopped are not all known."),
                 };
                 format!(
                     "At {at}, {all} of {} {were} killed{when}{} ({name}, cluster loss{}{late}).{remark}",
@@ -348,7 +349,7 @@ impl Explainer<'_> {
                 )
             }
             Fault::Link { .. } | Fault::Partition { .. } | Fault::Storage { .. } => {
-                let measured = measured(latency, skew.map(Span::as_secs_f64));
+                let measured = measured(latency, skew.map(Span::as_secs_f64), exit);
                 format!("At {at}, {} ({name}{measured}).", describe_injected_fault(fault, self.names.names()))
             }
         }

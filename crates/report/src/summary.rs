@@ -182,6 +182,10 @@ pub struct FaultSummary {
     /// Seconds between the fault's due time and its last effect; `None` if this was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_seconds: Option<f64>,
+    /// The longest time, in seconds, from the stop of a process that the fault killed until the process had exited;
+    /// `None` if this was not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_seconds: Option<f64>,
 }
 
 impl FaultSummary {
@@ -190,17 +194,21 @@ impl FaultSummary {
         self.state == "effective"
     }
 
-    /// Formats the fault's latency and skew, if measured.
+    /// Formats the fault's latency, skew and exits, if measured.
     pub(crate) fn measured(&self) -> String {
-        measured(self.latency_seconds, self.skew_seconds)
+        measured(self.latency_seconds, self.skew_seconds, self.exit_seconds)
     }
 }
 
-/// Formats the latency and the skew of a fault, in seconds, if measured: `, 2.10 ms late, within 0.30 ms`.
-pub(crate) fn measured(latency: Option<f64>, skew: Option<f64>) -> String {
+/// Formats the latency, the skew and the exits of a fault, in seconds, if measured, such as
+/// `, 2.10 ms late, stopped within 0.30 ms, exited up to 1.70 ms later`.
+pub(crate) fn measured(latency: Option<f64>, skew: Option<f64>, exit: Option<f64>) -> String {
     let late = latency.map(|it| format!(", {} late", span(it)));
-    let within = skew.map(|it| format!(", within {}", span(it)));
-    late.into_iter().chain(within).collect()
+    // Only processes that are killed exit.
+    let stopped = if exit.is_some() { "stopped " } else { "" };
+    let within = skew.map(|it| format!(", {stopped}within {}", span(it)));
+    let exited = exit.map(|it| format!(", exited up to {} later", span(it)));
+    late.into_iter().chain(within).chain(exited).collect()
 }
 
 /// A link as requested and as measured.
@@ -662,6 +670,7 @@ fn faults(manifest: &Manifest, names: &DisplayNames, timeline: &Timeline) -> Vec
             injected_seconds: injected.map(|it| timeline.seconds(it.at)),
             skew_seconds: effect.and_then(EffectEntry::skew).map(Span::as_secs_f64),
             latency_seconds: effect.and_then(EffectEntry::latency).map(Span::as_secs_f64),
+            exit_seconds: effect.and_then(EffectEntry::exit).map(Span::as_secs_f64),
         }
     };
     manifest.plan.iter().map(summary).collect()

@@ -566,6 +566,7 @@ fn faults_are_explained_with_their_measurements() {
             process,
             life: Life(1),
             at: micros.map(|it| Time::ZERO + Span::from_micros(it)),
+            exited: micros.map(|it| Time::ZERO + Span::from_micros(it + 1700)),
             error: Span::ZERO,
         });
         vec![EffectEntry { no: FaultNo(1), due: Time::ZERO, on: on.collect() }]
@@ -589,12 +590,14 @@ fn faults_are_explained_with_their_measurements() {
     let (local, both) = (BackendKind::Local, "At 0.10 s, both processes of rennes were killed");
     assert_eq!(
         told(&lost, &[2, 3], local, effects(known)),
-        format!("{both} within 300 us (fault 1, cluster loss, 2.30 ms late).")
+        format!(
+            "{both} and stopped within 300 us (fault 1, cluster loss, 2.30 ms late, exited up to 1.70 ms later)."
+        )
     );
     for effects in [effects(unknown), Vec::new()] {
         assert_eq!(
             told(&lost, &[2, 3], local, effects),
-            format!("{both} (fault 1, cluster loss). The times at which they ended are not all known.")
+            format!("{both} (fault 1, cluster loss). The times at which they stopped are not all known.")
         );
     }
     let at_once = format!("{both} at once (fault 1, cluster loss).");
@@ -603,9 +606,14 @@ fn faults_are_explained_with_their_measurements() {
     assert_eq!(told(&lost, &[2], local, Vec::new()), single);
     let crash = Fault::Crash { process: ProcessId(2), storage: StorageFate::Lost, returns: true };
     let text = told(&crash, &[2], local, effects([Some(2000), Some(2000)]));
-    assert_eq!(text, "At 0.10 s, rennes-0 was killed (fault 1, crash, storage lost, 2.00 ms late).");
+    assert_eq!(
+        text,
+        "At 0.10 s, rennes-0 was killed (fault 1, crash, storage lost, 2.00 ms late, exited up to 1.70 ms later)."
+    );
     let partition = Fault::Partition { from: ClusterId(0), to: rennes, both: true, span: Span(1) };
-    let text = told(&partition, &[], local, effects(known));
+    let mut applied = effects(known);
+    applied[0].on.iter_mut().for_each(|it| it.exited = None);
+    let text = told(&partition, &[], local, applied);
     assert!(text.ends_with(" (fault 1, 2.30 ms late, within 300 us)."), "{text}");
 }
 

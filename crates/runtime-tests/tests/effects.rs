@@ -117,7 +117,10 @@ fn a_fault_injected_while_its_process_is_down_takes_effect_when_the_process_star
         let outcome = run(&scenario(faults.clone(), None, Span::from_secs(1)), with_agents);
         let expected = [vec![(P0, Life(1))], vec![(P0, Life(2))], vec![(P0, Life(2))], vec![(P0, Life(2))]];
         assert_eq!(applied(&outcome.effects), (0..).zip(expected).collect(), "with agents: {with_agents}");
+        let exit = outcome.effects[0].exit().unwrap();
+        assert!(exit > Span::ZERO && exit < Span::from_secs(2), "the killed process exits soon: {exit}");
         for effect in &outcome.effects[1..] {
+            assert_eq!(effect.exit(), None, "it ends no process");
             let latency = effect.latency().unwrap();
             assert!(latency > Span::from_millis(100), "the process restarts 2 s after its crash: {latency}");
         }

@@ -311,8 +311,12 @@ pub struct Effect {
     /// The time after which the process executed no instruction, or at which it applied the change; `None` if
     /// the process's place did not report it.
     pub at: Option<Time>,
-    /// The largest possible error of `at`, which depends on how precisely the offset of the process's clock
-    /// is known.
+    /// The time at which a killed process had exited, by the clock that shows `at`. Until then, the kernel keeps its
+    /// connections. `None` if the fault did not kill the process, or if the process's place did not report the time.
+    #[serde(default)]
+    pub exited: Option<Time>,
+    /// The largest possible error of `at` and `exited`, which depends on how precisely the offset of the process's
+    /// clock is known.
     pub error: Span,
 }
 
@@ -339,6 +343,13 @@ impl EffectEntry {
     pub fn latency(&self) -> Option<Span> {
         let instants: Option<Vec<Time>> = self.on.iter().map(|it| it.at).collect();
         Some(instants?.into_iter().max()?.since(self.due))
+    }
+
+    /// Returns the longest time from the stop of a killed process until it had exited. `None` if the fault killed no
+    /// process, or if one of the times is unknown.
+    pub fn exit(&self) -> Option<Span> {
+        let exits: Option<Vec<Span>> = self.on.iter().map(|it| Some(it.exited?.since(it.at?))).collect();
+        exits?.into_iter().max()
     }
 }
 
@@ -629,10 +640,38 @@ pub(crate) mod tests {
 
     #[test]
     fn a_skew_is_never_too_long_to_be_known() {
-        let on =
-            |error| Effect { process: ProcessId(0), life: Life(1), at: Some(Time(5)), error: Span(error) };
+        let on = |error| Effect {
+            process: ProcessId(0),
+            life: Life(1),
+            at: Some(Time(5)),
+            exited: None,
+            error: Span(error),
+        };
         let effect = EffectEntry { no: FaultNo(0), due: Time(0), on: vec![on(0), on(u64::MAX)] };
         assert_eq!(effect.skew(), Some(Span(u64::MAX)));
+    }
+
+    #[test]
+    fn processes_exit_after_they_stop() {
+        let on = |process, at, exited| Effect {
+            process: ProcessId(process),
+            life: Life(1),
+            at,
+            exited,
+            error: Span::ZERO,
+        };
+        let exit = |on| EffectEntry { no: FaultNo(0), due: Time(0), on }.exit();
+        let [first, second] = [on(0, Some(Time(5)), Some(Time(9))), on(1, Some(Time(7)), Some(Time(10)))];
+        assert_eq!(exit(vec![first, second]), Some(Span(4)), "not from the first stop to the last exit");
+        assert_eq!(exit(vec![first, on(1, Some(Time(7)), None)]), None, "one time is unknown");
+        assert_eq!(exit(vec![]), None);
+    }
+
+    #[test]
+    fn an_effect_of_an_older_record_has_no_exit() {
+        let older = r#"{"process":0,"life":1,"at":5,"error":0}"#;
+        let effect: Effect = serde_json::from_str(older).expect("older records are readable");
+        assert_eq!(effect.exited, None);
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod hostile_neighbour;
 mod lease_stolen;
 mod link_change_live;
 mod masquerading;
+mod name_taken;
 mod node_stopped;
 mod old_process_alive;
 mod operator_killed;
@@ -77,6 +78,7 @@ const SCENARIOS: &[Scenario] = scenarios! {
         link_change_live,
         paused_federation,
         pod_deleted,
+        name_taken,
         volume_lost,
         cluster_lost,
         cluster_lost_storage_kept,

@@ -166,13 +166,12 @@ pub(super) fn jitter_within_latency_of_pairs() -> Rule {
         .field_path(".pairs")
 }
 
-/// Rule: no fault sets a jitter that exceeds the latency. The rule cannot tell the latency of a fault that sets none if
-/// there are exceptions for pairs of clusters.
+/// Rule: no fault sets a jitter that exceeds the latency.
 pub(super) fn jitter_within_latency_of_faults() -> Rule {
     let [stated, default] = ["self.links", ""].map(|links| latency_of_class(links, "f.link"));
-    let wrong = exceeds_latency("f.link", &format!("(has(self.links) ? {stated} : {default})"));
-    let is_known = "has(f.link.latency) || has(f.link.preset) || !has(self.links) || !has(self.links.pairs)";
-    Rule::new(format!("!has(self.faults) || !self.faults.exists(f, has(f.link) && ({is_known}) && {wrong})"))
+    let class = format!("(has(self.links) ? {stated} : {default})");
+    let wrong = exceeds_latency("f.link", &latency_of_exception("f.link", &class));
+    Rule::new(format!("!has(self.faults) || !self.faults.exists(f, has(f.link) && {wrong})"))
         .message(Message::Message(JITTER.to_owned()))
         .field_path(".faults")
 }
@@ -205,9 +204,22 @@ fn latency_of_class(links: &str, link: &str) -> String {
     format!("({} ? {within} : {between})", is_within(link))
 }
 
-/// Returns the condition that a link is within a cluster. A fault need not name the ends of its link.
+/// Returns the latency of the exception for the two ends of `link`, or `class`, the latency of the link's class, if
+/// there is none. The lists of one element name a value: API servers multiply the cost of a second search, and of
+/// everything that is computed for each exception.
+fn latency_of_exception(link: &str, class: &str) -> String {
+    let stated = latency_of("p", class);
+    format!(
+        "[has(self.links) && has(self.links.pairs) && has({link}.from) && has({link}.to) \
+         ? self.links.pairs.filter(p, p.from == {link}.from && p.to == {link}.to) : []]\
+         .map(l, l.size() > 0 ? [l[0]].map(p, {stated})[0] : {class})[0]"
+    )
+}
+
+/// Returns the condition that a link is within a cluster. A fault need not name the ends of its link, and a link whose
+/// ends are drawn is between two clusters.
 fn is_within(link: &str) -> String {
-    format!("has({link}.from) && has({link}.to) && {link}.from == {link}.to")
+    format!("has({link}.from) && has({link}.to) && {link}.from == {link}.to && {link}.from != '{ANY}'")
 }
 
 /// Returns the preset of properties that a class of links omits.

@@ -252,6 +252,44 @@ fn the_rules_refuse_a_jitter_that_exceeds_the_latency() {
     fault(json!({}), json!({ "jitter": "10ms" }), true);
     fault(json!({}), json!({ "jitter": "11ms" }), false);
     fault(json!({ "between": { "latency": "1ms" } }), json!({ "jitter": "2ms" }), false);
+    // The exception for the link that the fault changes.
+    let exceptions = json!({ "pairs": [
+        { "from": "rennes", "to": "paris", "latency": "1ms" },
+        { "from": "paris", "to": "rennes", "latency": "20ms" },
+        { "from": "paris", "to": "paris", "preset": "lan" },
+    ] });
+    let direction = |from: &str, to: &str, jitter: &str, is_valid| {
+        fault(exceptions.clone(), json!({ "from": from, "to": to, "jitter": jitter }), is_valid);
+    };
+    direction("paris", "rennes", "20ms", true);
+    direction("paris", "rennes", "21ms", false);
+    direction("rennes", "paris", "1ms", true);
+    direction("rennes", "paris", "2ms", false);
+    direction("paris", "paris", "150us", true);
+    direction("paris", "paris", "151us", false);
+    direction("rennes", "rennes", "10us", true);
+    direction("rennes", "rennes", "11us", false);
+    direction("any", "rennes", "10ms", true);
+    direction("any", "rennes", "11ms", false);
+    let change = json!({ "from": "paris", "to": "rennes", "jitter": "12ms", "preset": "wan" });
+    fault(exceptions.clone(), change, false);
+    let same_latency = json!({ "pairs": [{ "from": "paris", "to": "rennes", "loss": "10%" }] });
+    fault(same_latency.clone(), json!({ "from": "paris", "to": "rennes", "jitter": "10ms" }), true);
+    fault(same_latency, json!({ "from": "paris", "to": "rennes", "jitter": "11ms" }), false);
+}
+
+/// A file may name both ends `any`, which a federation that was parsed omits.
+#[test]
+fn the_rules_treat_a_drawn_link_as_between_clusters() {
+    let mut federation = serde_json::to_value(good()).expect("a federation serialises");
+    federation["spec"]["links"] = json!({ "between": { "preset": "wan" } });
+    let mut accepts = |jitter: &str| {
+        let link = json!({ "from": "any", "to": "any", "jitter": jitter, "for": "1s" });
+        federation["spec"]["faults"] = json!([{ "at": "1s", "link": link }]);
+        Validator::new().validate(&open_api_schema(), &federation, None)
+    };
+    assert_eq!(accepts("10ms").map_err(|it| it.to_string()), Ok(()));
+    assert!(accepts("11ms").is_err());
 }
 
 #[test]

@@ -433,8 +433,13 @@ mod tests {
     #[test]
     fn a_fault_takes_effect_on_lives_that_it_ended() {
         let mut run = run(at(1000));
-        let effect =
-            |process, life| Effect { process: p(process), life: Life(life), at: None, error: Span(0) };
+        let effect = |process, life| Effect {
+            process: p(process),
+            life: Life(life),
+            at: None,
+            exited: None,
+            error: Span(0),
+        };
         for (on, other) in [(effect(0, 1), None), (effect(0, 2), Some((0, 2))), (effect(1, 1), Some((1, 1)))]
         {
             run.context.effects = vec![EffectEntry { no: FaultNo(0), due: Time(0), on: vec![on] }];

@@ -115,7 +115,13 @@ mod tests {
         let (from, to, both) = (ClusterId(0), ClusterId(1), true);
         let fault = Fault::Partition { from, to, both, span };
         run.supervisor(Fact::Injecting { no, fault: Box::new(fault) });
-        let effect = |at: &Option<Time>| Effect { process: p(0), life: Life(1), at: *at, error: Span::ZERO };
+        let effect = |at: &Option<Time>| Effect {
+            process: p(0),
+            life: Life(1),
+            at: *at,
+            exited: None,
+            error: Span::ZERO,
+        };
         let on: Vec<Effect> = effects.iter().map(effect).collect();
         run.context.effects = vec![EffectEntry { no, due: Time(0), on }];
         check_alone(check, &run)

@@ -79,7 +79,7 @@ mod tests {
         let fault = Fault::Crash { process, storage: StorageFate::Kept, returns: true };
         run.supervisor(Fact::Injecting { no, fault: Box::new(fault) });
         run.supervisor(Fact::Failed { process, life, storage: StorageFate::Kept, by: EndedBy::Fault(no) });
-        let effect = effect.map(|at| Effect { process, life, at, error: Span::ZERO });
+        let effect = effect.map(|at| Effect { process, life, at, exited: None, error: Span::ZERO });
         run.context.effects = vec![EffectEntry { no, due: Time(0), on: effect.into_iter().collect() }];
         check_alone(check, &run).open
     }

@@ -18,6 +18,7 @@ use super::strike::Strike;
 use crate::clock::monotonic;
 use crate::exits::has_ended;
 use crate::node::NodeOptions;
+use crate::remote::messages::Killed;
 
 /// Exit status of a process that ended because the supervisor closed the connection.
 pub(super) const ORDERLY: &str = "exit status: 0";
@@ -25,13 +26,8 @@ pub(super) const ORDERLY: &str = "exit status: 0";
 /// How a life that was ordered to end ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// It was killed as ordered. The times are by the monotonic clock, in nanoseconds.
-    Ordered {
-        /// Time after which it executed nothing.
-        stopped: u64,
-        /// Time at which it had exited. The kernel has then closed its connections.
-        exited: u64,
-    },
+    /// It was killed as ordered.
+    Ordered(Killed),
     /// It had already ended. Contains its exit status.
     Own(String),
 }
@@ -108,7 +104,7 @@ impl Running {
             match waitpid(self.pid, None) {
                 Err(Errno::EINTR) => {}
                 Ok(WaitStatus::Signaled(_, Signal::SIGKILL, _)) if !has_ended => {
-                    return Ok(End::Ordered { stopped, exited: monotonic() });
+                    return Ok(End::Ordered(Killed { stopped, exited: monotonic() }));
                 }
                 Ok(status @ (WaitStatus::Exited(..) | WaitStatus::Signaled(..))) => {
                     return Ok(End::Own(describe(status)));
@@ -198,7 +194,7 @@ mod tests {
             if is_struck {
                 running.stop_at(0);
             }
-            let Ok(End::Ordered { stopped, exited }) = running.end() else { panic!("it was killed") };
+            let Ok(End::Ordered(Killed { stopped, exited })) = running.end() else { panic!("it was killed") };
             assert!(before <= stopped && stopped < exited && exited <= monotonic());
         }
     }

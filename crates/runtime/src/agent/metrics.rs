@@ -22,6 +22,7 @@ use tracing::warn;
 
 use crate::metrics::ClusterNames;
 use crate::metrics::exposition::render;
+use crate::remote::messages::Killed;
 use crate::shaper::Shaper;
 
 /// Label for the cluster that receives the packets.
@@ -92,8 +93,8 @@ impl Counters {
         Counters { shaped: shaper.map(shaped), ..Counters::default() }
     }
 
-    /// Counts a life that stopped and exited at these times, in nanoseconds.
-    pub(super) fn killed(&self, stopped: u64, exited: u64) {
+    /// Counts a life that was killed.
+    pub(super) fn killed(&self, Killed { stopped, exited }: Killed) {
         self.killed.inc();
         self.exits.0.observe(Duration::from_nanos(exited.saturating_sub(stopped)).as_secs_f64());
     }

@@ -37,7 +37,7 @@ use crate::clock::{Alarm, Clock, ClockSource, monotonic};
 use crate::control;
 use crate::exits::last_output;
 use crate::node::{NodeInput, NodeOptions};
-use crate::remote::messages::{Assignment, OrderNo, Ready, ToAgent, ToPlace};
+use crate::remote::messages::{Assignment, Killed, OrderNo, Ready, ToAgent, ToPlace};
 use crate::secret::{Ends, MAGIC, Secret};
 use crate::shaper::{Abilities, Shaper, ShaperError};
 use facts::Facts;
@@ -347,11 +347,11 @@ impl Agent {
     }
 
     fn fire_now(&mut self, order: OrderNo, wipe: bool) {
-        let (ended_at, problem) = match self.fire(order, wipe) {
-            Ok(ended_at) => (ended_at, None),
+        let (killed, problem) = match self.fire(order, wipe) {
+            Ok(killed) => (killed, None),
             Err(error) => (None, Some(error.to_string())),
         };
-        self.send(ToPlace::Done { order, ended_at, problem });
+        self.send(ToPlace::Done { order, killed, problem });
     }
 
     /// Accepts the assignment to a process, or resumes it after a lost connection.
@@ -430,16 +430,16 @@ impl Agent {
         Ok(())
     }
 
-    /// Ends an armed life, sends its facts, and removes its storage if `wipe` is set. Returns the time at which the
-    /// life stopped; `None` if it was not running. Reports a life that had ended by itself.
-    fn fire(&mut self, order: OrderNo, wipe: bool) -> Result<Option<u64>, OrderError> {
+    /// Ends an armed life, sends its facts, and removes its storage if `wipe` is set. Returns when the life
+    /// stopped and exited; `None` if it was not running. Reports a life that had ended by itself.
+    fn fire(&mut self, order: OrderNo, wipe: bool) -> Result<Option<Killed>, OrderError> {
         let life = self.armed.remove(&order);
         let running = self.running.take_if(|it| Some(it.life) == life);
         let end = running.map(Running::end).transpose().map_err(OrderError::Signal)?;
-        let ended_at = match end {
-            Some(End::Ordered { stopped, exited }) => {
-                self.counters.killed(stopped, exited);
-                Some(stopped)
+        let killed = match end {
+            Some(End::Ordered(killed)) => {
+                self.counters.killed(killed);
+                Some(killed)
             }
             Some(End::Own(_)) | None => None,
         };
@@ -453,13 +453,13 @@ impl Agent {
         if wipe && let Some(hosted) = &self.hosted {
             hosted.wipe()?;
         }
-        Ok(ended_at)
+        Ok(killed)
     }
 
     fn end_running(&mut self) -> Result<(), OrderError> {
         if let Some(running) = self.running.take() {
             match running.end().map_err(OrderError::Signal)? {
-                End::Ordered { stopped, exited } => self.counters.killed(stopped, exited),
+                End::Ordered(killed) => self.counters.killed(killed),
                 End::Own(_) => drop(self.counters.killed.inc()),
             }
         }
@@ -723,7 +723,7 @@ mod tests {
             let expected = [
                 ToPlace::Ended { life: Life(1), status, last_output: "no".into() },
                 ToPlace::Sent { upto: Life(1) },
-                ToPlace::Done { order: 1, ended_at: None, problem: None },
+                ToPlace::Done { order: 1, killed: None, problem: None },
             ];
             let mut words = Vec::new();
             while let Ok(word) = said.try_recv() {

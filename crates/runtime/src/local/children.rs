@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::rc::Rc;
 
-use faultline_core::{Boot, Life, ProcessId, Span, StorageFate};
+use faultline_core::{Boot, Life, ProcessId, Span, StorageFate, Time};
 use faultline_shaper::Kernel;
 use faultline_tc::namespace::Hub;
 use nix::errno::Errno;
@@ -40,8 +40,8 @@ pub(super) struct Children {
 
 struct Child {
     pid: Pid,
-    /// Exit status, once the process has exited.
-    exited: watch::Receiver<Option<ExitStatus>>,
+    /// Exit status, and the time by which the process had exited.
+    exited: watch::Receiver<Option<(ExitStatus, Time)>>,
     /// Whether the child was running when it was killed on request.
     killed: Rc<Cell<bool>>,
 }
@@ -86,7 +86,7 @@ impl Children {
 
     /// Returns a report that a life has just been killed or paused.
     fn seen_now(&self, process: ProcessId, life: Life) -> Seen {
-        Seen { process, life, at: Some(self.place_context.clock.now()), error: Span::ZERO }
+        Seen { process, life, at: Some(self.place_context.clock.now()), exited: None, error: Span::ZERO }
     }
 
     fn node_dir(&self, process: ProcessId) -> PathBuf {
@@ -152,11 +152,12 @@ impl PlaceBackend for Children {
         let (exit, exited) = watch::channel(None);
         let killed = Rc::new(Cell::new(false));
         let (host_events, is_ordered) = (self.place_context.host_events.clone(), killed.clone());
+        let clock = self.place_context.clock;
         tokio::task::spawn_local(async move {
             let status = child.wait().await.expect("a child can be waited for");
             // A program that does not end with its input has survived the child.
             let _ = killpg(pid, Signal::SIGKILL);
-            exit.send_replace(Some(status));
+            exit.send_replace(Some((status, clock.now())));
             let is_expected = is_ordered.get() && is_by_kill(status);
             let unexpected_end = (!is_expected).then(|| (status.to_string(), last_output(&log_path)));
             host_events.put(HostEvent::Ended { process, life, unexpected_end });
@@ -186,7 +187,10 @@ impl PlaceBackend for Children {
             let child = self.children.get_mut(life).expect("the child was signalled");
             child.exited.wait_for(Option::is_some).await.expect("the child's task sends before it ends");
         }
-        seen.retain(|it| self.children[&(it.process, it.life)].was_killed());
+        seen.retain_mut(|it| {
+            it.exited = self.children[&(it.process, it.life)].killed_at();
+            it.exited.is_some()
+        });
         if storage == StorageFate::Lost {
             lives.iter().try_for_each(|&(process, _)| self.wipe(process))?;
         }
@@ -226,9 +230,10 @@ impl Child {
         self.exited.borrow().is_none()
     }
 
-    /// Returns whether the child ended because it was killed on request.
-    fn was_killed(&self) -> bool {
-        self.killed.get() && self.exited.borrow().is_some_and(is_by_kill)
+    /// Returns the time by which the child had exited if it ended because it was killed on request.
+    fn killed_at(&self) -> Option<Time> {
+        let (_, at) = self.exited.borrow().filter(|(status, _)| self.killed.get() && is_by_kill(*status))?;
+        Some(at)
     }
 }
 

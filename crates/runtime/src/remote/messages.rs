@@ -50,6 +50,15 @@ pub(crate) enum ToAgent {
     Pause { order: OrderNo, life: Life, paused: bool },
 }
 
+/// When a life that was killed ended, by its agent's monotonic clock, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Killed {
+    /// Time after which it executed nothing.
+    pub(crate) stopped: u64,
+    /// Time at which it had exited. The kernel has then closed its connections.
+    pub(crate) exited: u64,
+}
+
 /// A message from an agent to the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ToPlace {
@@ -65,9 +74,8 @@ pub(crate) enum ToPlace {
     Sent { upto: Life },
     /// The agent is ready to end a life. Contains a reading of its monotonic clock.
     Armed { order: OrderNo, clock: u64 },
-    /// Outcome of an order to end a life. If the life was running, contains the time, by the agent's monotonic clock,
-    /// after which it executed no further instructions.
-    Done { order: OrderNo, ended_at: Option<u64>, problem: Option<String> },
+    /// Outcome of an order to end a life, and when it ended if it was running.
+    Done { order: OrderNo, killed: Option<Killed>, problem: Option<String> },
     /// Outcome of an order to pause or resume a life, with the time by the agent's monotonic clock.
     Paused { order: OrderNo, at: Option<u64>, problem: Option<String> },
     /// The agent is about to exit. Its life has ended, and all facts have been sent.

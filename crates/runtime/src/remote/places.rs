@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
 use super::agents;
-use super::messages::{Assignment, OrderNo, Ready, ToAgent, ToPlace};
+use super::messages::{Assignment, Killed, OrderNo, Ready, ToAgent, ToPlace};
 use super::place_registry::{AgentPlace, PlaceRegistry, Wanted};
 use crate::clock::{AgentClock, Clock, monotonic};
 use crate::supervise::Names;
@@ -139,7 +139,7 @@ enum Answer {
         arrived: u64,
     },
     Done {
-        ended_at: Option<u64>,
+        killed: Option<Killed>,
         problem: Option<String>,
     },
     Paused {
@@ -241,7 +241,7 @@ impl PlaceBackend for Remote {
         let shared = self.shared.clone();
         let answer = move |at| {
             if paused {
-                let seen = shared.seen(process, life, at);
+                let seen = shared.seen(process, life, at, None);
                 shared.place_context.host_events.put(HostEvent::Paused(seen));
             }
         };
@@ -535,7 +535,7 @@ impl Shared {
                     armed.push((process, life, place, order));
                 }
                 (_, Some(place)) => {
-                    seen.push(self.seen(process, life, None));
+                    seen.push(self.seen(process, life, None, None));
                     self.fence(process, life, &place, wipe, self.replace_after);
                 }
                 // Either the life is not hosted and no storage is wiped, or the process has no place.
@@ -554,14 +554,12 @@ impl Shared {
         let by = Instant::now() + PATIENCE;
         for (process, life, place, pending) in fired {
             match (self.answered(pending, by).await, place) {
-                (Some((_, Answer::Done { ended_at, problem: None })), _) => {
-                    if ended_at.is_some() {
-                        seen.push(self.seen(process, life, ended_at));
-                    }
+                (Some((_, Answer::Done { killed, problem: None })), _) => {
+                    seen.extend(killed.map(|it| self.seen(process, life, Some(it.stopped), Some(it.exited))));
                     self.ended(process, life, false);
                 }
                 (other, Some(place)) => {
-                    seen.push(self.seen(process, life, None));
+                    seen.push(self.seen(process, life, None, None));
                     warn!(%process, %life, ?other, "the agent did not confirm that it ended the process");
                     // An agent that reports a failure would fail again.
                     let wait = if other.is_some() { Duration::ZERO } else { self.replace_after };
@@ -575,12 +573,13 @@ impl Shared {
         }
     }
 
-    /// Returns the report that a life stopped. `at` is the reading of the monotonic clock at its place when it stopped,
-    /// if known.
-    fn seen(&self, process: ProcessId, life: Life, at: Option<u64>) -> Seen {
+    /// Returns the report that a life stopped. `at` and `exited` are the readings of the monotonic clock at its place
+    /// when it stopped and when it had exited, if known.
+    fn seen(&self, process: ProcessId, life: Life, at: Option<u64>, exited: Option<u64>) -> Seen {
         let clock = self.with(process, |entry| entry.agent.as_ref().map(|agent| agent.clock));
         let error = clock.map_or(Span::ZERO, AgentClock::error);
-        Seen { process, life, at: at.zip(clock).map(|(at, it)| it.clock.at(at)), error }
+        let [at, exited] = [at, exited].map(|it| it.zip(clock).map(|(at, it)| it.clock.at(at)));
+        Seen { process, life, at, exited, error }
     }
 
     /// Reports that a life was lost with its place.
@@ -674,9 +673,9 @@ impl Shared {
             ToPlace::Paused { order, at, problem } if is_current => {
                 self.answer(process, order, |_| Answer::Paused { at, problem });
             }
-            ToPlace::Done { order, ended_at, problem } => {
+            ToPlace::Done { order, killed, problem } => {
                 if is_current {
-                    self.answer(process, order, |_| Answer::Done { ended_at, problem });
+                    self.answer(process, order, |_| Answer::Done { killed, problem });
                 } else if problem.is_none() {
                     self.arrived(process, place, None);
                 }

@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{mpsc, watch};
 
-use super::messages::{Ready, ToAgent, ToPlace};
+use super::messages::{Killed, Ready, ToAgent, ToPlace};
 use super::*;
 use crate::clock::{ClockSource, monotonic};
 use crate::control::{self, Introduction, ToNode, ToSupervisor};
@@ -104,7 +104,8 @@ async fn agent(
                 ToAgent::Clock => ToPlace::Clock(monotonic()),
                 ToAgent::Arm { order, .. } => ToPlace::Armed { order, clock: monotonic() },
                 ToAgent::Fire { order, .. } => {
-                    ToPlace::Done { order, ended_at: Some(monotonic()), problem: None }
+                    let killed = Some(Killed { stopped: monotonic(), exited: monotonic() });
+                    ToPlace::Done { order, killed, problem: None }
                 }
                 ToAgent::Pause { order, .. } => ToPlace::Paused { order, at: None, problem: None },
             };

@@ -70,18 +70,18 @@ impl Effects {
     /// Records the answer to the oldest order to pause a life. Returns the effects of the fault that paused the life,
     /// if there is one.
     pub(super) fn paused(&mut self, seen: Seen) -> Option<&EffectEntry> {
-        let Seen { process, life, at, error } = seen;
+        let Seen { process, life, at, exited, error } = seen;
         let no = self.pauses.get_mut(&(process, life))?.pop_front()??;
-        self.took_effect(no, Effect { process, life, at, error });
+        self.took_effect(no, Effect { process, life, at, exited, error });
         self.entries.get(&no)
     }
 
     /// Records lives that a single order ended. Returns the effects of the fault that ended them, if there is one.
     pub(super) fn stopped(&mut self, seen: &[Seen]) -> Option<&EffectEntry> {
         let mut fault = None;
-        for &Seen { process, life, at, error } in seen {
+        for &Seen { process, life, at, exited, error } in seen {
             let Some(no) = self.targets.remove(&(process, life)) else { continue };
-            self.took_effect(no, Effect { process, life, at, error });
+            self.took_effect(no, Effect { process, life, at, exited, error });
             fault = Some(no);
         }
         self.entries.get(&fault?)
@@ -160,7 +160,8 @@ mod tests {
 
     fn seen(process: u32, life: u32, micros: u64) -> Seen {
         let at = Some(DUE + Span::from_micros(micros));
-        Seen { process: ProcessId(process), life: Life(life), at, error: Span::from_micros(10) }
+        let exited = at.map(|it| it + Span::from_micros(50));
+        Seen { process: ProcessId(process), life: Life(life), at, exited, error: Span::from_micros(10) }
     }
 
     fn injected(no: u32) -> Fact {
@@ -193,6 +194,7 @@ mod tests {
         assert_eq!((entry.no, entry.on.len()), (FaultNo(1), 2));
         assert_eq!(entry.skew(), Some(Span::from_micros(720)), "including the errors of both clocks");
         assert_eq!(entry.latency(), Some(Span::from_micros(900)));
+        assert_eq!(entry.exit(), Some(Span::from_micros(50)));
         let single = effects.stopped(&[seen(0, 1, 100)]).unwrap();
         assert_eq!((single.skew(), single.latency()), (None, Some(Span::from_micros(100))));
         assert_eq!(effects.into_entries().len(), 2);
@@ -273,7 +275,8 @@ mod tests {
         for process in 0..2 {
             effects.recorded(&failed(process, 1, EndedBy::Fault(FaultNo(0))), |_| None);
         }
-        let entry = effects.stopped(&[seen(0, 1, 1), Seen { at: None, ..seen(1, 1, 0) }]).unwrap();
-        assert_eq!((entry.skew(), entry.latency()), (None, None));
+        let entry =
+            effects.stopped(&[seen(0, 1, 1), Seen { at: None, exited: None, ..seen(1, 1, 0) }]).unwrap();
+        assert_eq!((entry.skew(), entry.latency(), entry.exit()), (None, None, None));
     }
 }

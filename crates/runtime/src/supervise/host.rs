@@ -668,7 +668,10 @@ impl<P: PlaceBackend> Host<'_, P> {
                 for no in std::mem::take(&mut node.at_start) {
                     // Further processes that start say nothing about how long the fault took to take effect.
                     if !self.effects.is_applied(no) {
-                        self.applied(no, Effect { process, life, at: Some(at), error: Span::ZERO });
+                        self.applied(
+                            no,
+                            Effect { process, life, at: Some(at), exited: None, error: Span::ZERO },
+                        );
                     }
                 }
                 self.observe_effects();
@@ -720,7 +723,7 @@ impl<P: PlaceBackend> Host<'_, P> {
             ToSupervisor::InForce(at) => {
                 if let Some(Some(no)) = node.outstanding.pop_front() {
                     let error = self.places.clock_error(process);
-                    self.applied(no, Effect { process, life, at: Some(at), error });
+                    self.applied(no, Effect { process, life, at: Some(at), exited: None, error });
                 }
                 self.observe_effects();
                 self.release_halted();

@@ -50,7 +50,7 @@ impl HostEvents {
     }
 }
 
-/// The time at which a killed or paused life stopped.
+/// The times at which a killed or paused life stopped and exited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Seen {
     pub(crate) process: ProcessId,
@@ -58,7 +58,9 @@ pub(crate) struct Seen {
     /// Time, by the run's clock, after which a killed life executed no further instructions, or at which a life was
     /// told to pause; `None` if its place did not report it.
     pub(crate) at: Option<Time>,
-    /// Largest possible error of `at`.
+    /// Time, by the run's clock, at which a killed life had exited; `None` if its place did not report it.
+    pub(crate) exited: Option<Time>,
+    /// Largest possible error of `at` and `exited`.
     pub(crate) error: Span,
 }
 
