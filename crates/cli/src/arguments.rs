@@ -234,7 +234,8 @@ pub(crate) struct ImportArguments {
 ///
 /// Runs the experiments on the simulator with one or more seeds, and judges every run; the evaluation of HydEE also
 /// runs programs on real processes. Writes one page (index.html), tables as CSV and figures as SVG, and prints the
-/// findings: whether each result agrees, differs, or is under-specified in the paper.
+/// findings: whether each value or its direction agrees with the paper, cannot be told apart, differs, or is not stated
+/// by the paper.
 ///
 /// If interrupted, shows the completed experiments; to continue, run the same command with `--resume`.
 ///
