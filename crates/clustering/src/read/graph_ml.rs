@@ -18,6 +18,8 @@ struct Key<'a> {
     value: Option<usize>,
     /// Whether edges may have the data.
     of_edges: bool,
+    /// Whether the data is a number of each edge.
+    is_number: bool,
     /// The number of an edge without such data.
     default: Option<Node<'a, 'a>>,
 }
@@ -44,6 +46,7 @@ pub(super) fn read(text: &str) -> Result<CommunicationGraph, ReadError> {
         }
     }
     let graph = graph.ok_or(ReadError::NoGraph)?;
+    check_numbers(root, &keys)?;
     let (mut names, mut places, mut edges) = (Vec::new(), BTreeMap::new(), Vec::new());
     for element in elements(graph, &["node", "edge"])? {
         if name(element) == "edge" {
@@ -108,8 +111,28 @@ fn key<'a>(element: Node<'a, 'a>) -> Result<Key<'a>, ReadError> {
         None => attribute(element, "id")?,
     };
     let of_edges = matches!(element.attribute("for"), None | Some("all" | "edge"));
-    let value = VALUES.iter().position(|names| names.contains(&title)).filter(|_| of_edges);
-    Ok(Key { value, of_edges, default: element.children().find(|it| name(*it) == "default") })
+    let is_title = |name: &&str| name.eq_ignore_ascii_case(title);
+    let value = VALUES.iter().position(|names| names.iter().any(is_title)).filter(|_| of_edges);
+    let is_number = matches!(element.attribute("attr.type"), Some("int" | "long" | "float" | "double"));
+    Ok(Key {
+        value,
+        of_edges,
+        is_number: is_number && element.attribute("for") == Some("edge"),
+        default: element.children().find(|it| name(*it) == "default"),
+    })
+}
+
+/// Refuses a graph whose edges have numbers, none of which counts: the bytes probably have another name.
+fn check_numbers(root: Node<'_, '_>, keys: &BTreeMap<&str, Key<'_>>) -> Result<(), ReadError> {
+    let is_unknown = |id: &str| keys.get(id).is_some_and(|it| it.is_number);
+    let unknown = root.children().find(|it| name(*it) == "key" && it.attribute("id").is_some_and(is_unknown));
+    match unknown.filter(|_| keys.values().all(|it| it.value.is_none())) {
+        Some(key) => {
+            let title = key.attribute("attr.name").or(key.attribute("id")).unwrap_or_default();
+            Err(ReadError::UnknownNumber { line: line(key), key: quoted(title) })
+        }
+        None => Ok(()),
+    }
 }
 
 /// Returns the bytes and the messages of an edge, if the file states them.
@@ -206,6 +229,9 @@ mod tests {
         assert_eq!((graph.total(), graph.pairs()), (13, 1));
         assert_eq!(changed(" 12 ", "12.0").map(|it| it.total()), Ok(13));
         assert_eq!(changed(" 12 ", "1.2e1").map(|it| it.total()), Ok(13));
+        assert_eq!(changed("\"bytes\"", "\"Bytes\"").map(|it| it.total()), Ok(13));
+        assert_eq!(changed("\"bytes\"", "\"WEIGHT\"").map(|it| it.total()), Ok(13));
+        assert!(wrong("\"bytes\"", "\"volume\"").starts_with("line 4: edges have the number `volume`, but"));
         let with_default = r#"attr.type="long"><default>30</default></key>"#;
         assert_eq!(changed(r#"attr.type="long"/>"#, with_default).map(|it| it.total()), Ok(42));
     }

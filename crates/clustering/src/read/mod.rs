@@ -12,7 +12,7 @@
 //!
 //! *GraphML*: the nodes and edges of the only graph in the file. The bytes of an edge are in its `data` element whose key
 //! is named `bytes` or `weight`; its messages are in the one whose key is named `messages`. An edge without bytes has the
-//! default of the key or, if there is none, 1 byte.
+//! default of the key or, if there is none, 1 byte. If edges have numbers, at least one of them must have such a name.
 //!
 //! Numbers may be written with a fraction of zero or with an exponent. A byte order mark is not part of the text.
 
@@ -268,6 +268,17 @@ pub enum ReadError {
         element: String,
         /// The identifier.
         id: String,
+    },
+    /// The edges of a GraphML file have numbers, but neither bytes nor messages.
+    #[error(
+        "line {line}: edges have the number `{key}`, but no `bytes` or `weight`; rename the key that contains the bytes, or \
+         remove the key"
+    )]
+    UnknownNumber {
+        /// The number of the line.
+        line: usize,
+        /// The name of the number.
+        key: String,
     },
     /// The data of an edge of a GraphML file has no declaration.
     #[error("line {line}: there is no key `{key}` for edges; add a `key` element that declares it")]
