@@ -28,9 +28,12 @@ pub(crate) fn traces(arguments: &TracesArguments) -> Result<Exit, CommandError> 
         output::write(out, "traces.json", &json)?;
         output::write(out, "trace.csv", &trace.to_csv())?;
     }
-    output::print(&match arguments.format {
-        Format::Json => json,
-        Format::Text => text::text(&name, &statistics),
+    output::print(&match (arguments.format, &arguments.out) {
+        (Format::Json, _) => json,
+        (Format::Text, None) => text::text(&name, &statistics),
+        (Format::Text, Some(out)) => {
+            format!("{}\n{}\n", text::text(&name, &statistics), out.join("index.html").display())
+        }
     })?;
     Ok(Exit::Pass)
 }
