@@ -942,7 +942,7 @@ pub(crate) struct ExploreArguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["clusters", "nodes"])]
     pub(crate) file: Option<PathBuf>,
     /// Send N messages, each from one cluster to the next, except that every third one stays inside its cluster
-    #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true, value_parser = number::<u32>(0..=20))]
+    #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true, value_parser = number::<u32>(1..=20))]
     pub(crate) messages: u32,
     /// Send these messages instead: pairs of ranks, such as `0>2,2>0`
     #[arg(long, value_name = "PAIRS", conflicts_with_all = ["messages", "all_programs"])]
