@@ -1054,8 +1054,9 @@ pub(crate) struct ErrataArguments {
 
 /// Print the planned faults of a file, with random faults expanded from the seed.
 ///
-/// Times count from the start of the application. The time of a fault that waits for a fact is not known before the
-/// run.
+/// Lists the faults in the order in which they are due. Times count from the start of the application. The time of a
+/// fault that waits for a fact is not known before the run, so such faults come last; in the JSON output, their
+/// `atSeconds` is null.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
