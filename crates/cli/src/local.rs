@@ -22,7 +22,7 @@ use faultline_tc::namespace::MOST_PROCESSES;
 use faultline_trace::manifest::{BackendKind, Expected, LinkEntry};
 use faultline_trace::{Hash, Manifest, Trace, printable};
 
-use crate::command_error::CommandError;
+use crate::command_error::{CommandError, remedy_in};
 use crate::interrupt;
 use crate::live::{Live, View};
 use crate::log;
@@ -113,10 +113,11 @@ impl Processes<'_> {
                 format!("{error}; the record in {} is incomplete", dir.display()),
                 "free some space on that disk, or specify a directory on another disk with `--out`",
             ),
-            RunError::Collapses { .. } => CommandError::machine_with(
-                &error,
-                format!("the logs of all processes are in {}", dir.join("nodes").display()),
-            ),
+            RunError::Collapses { last_output, .. } => {
+                let logs = format!("the logs of all processes are in {}", dir.join("nodes").display());
+                let remedy = remedy_in(last_output).map(|it| format!("{it}; {logs}"));
+                CommandError::machine_with(&error, remedy.unwrap_or(logs))
+            }
             _ => CommandError::of_machine(&error),
         })
     }

@@ -126,6 +126,12 @@ fn limit(error: &(dyn Error + 'static)) -> Option<&'static str> {
     }
 }
 
+/// Returns the remedy if a limit of the machine caused the last error in the output of another process.
+pub fn remedy_in(output: &str) -> Option<&'static str> {
+    let (_, code) = output.rsplit_once("(os error ")?;
+    limit(&io::Error::from_raw_os_error(code.split_once(')')?.0.parse().ok()?))
+}
+
 /// Formats all later errors for human readers, with their remedies and, for errors in a file, the line. Call this
 /// function once, before any error is printed.
 ///
@@ -246,6 +252,19 @@ impl Diagnostic for Shown {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_limit_that_ended_another_process_is_named() {
+        let file = "cannot write: No such file (os error 2)\ncannot write: File too large (os error 27)\n";
+        assert_eq!(remedy_in(file), Some("raise the limit on the size of files (`ulimit -f`)"));
+        assert_eq!(
+            remedy_in("Too many open files (os error 24)"),
+            Some("raise the limit on open files (`ulimit -n`)")
+        );
+        for other in ["", "File too large", "No such file or directory (os error 2)", "(os error x)"] {
+            assert_eq!(remedy_in(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn an_error_about_any_bytes_shows_only_printable_characters() {
