@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use faultline_api::Federation;
 use faultline_api::flow::unread;
-use faultline_api::resource::{ClusterSpec, ProtocolSpec, TaskOrder};
+use faultline_api::resource::{ClusterSpec, Family, ProtocolSpec, TaskOrder};
 use faultline_dataflow::partition::PartitionProtocol;
 use faultline_dataflow::plan::in_blocks;
 use faultline_dataflow::programs::Flow;
@@ -28,9 +28,12 @@ pub struct PieceTraffic {
 ///
 /// # Errors
 ///
-/// Fails if the federation is invalid, or if its tasks are not assigned to processes in advance.
+/// Fails if the federation is invalid, has no tasks, or does not assign its tasks to processes in advance.
 pub fn traffic_of_pieces(federation: &Federation) -> Result<PieceTraffic, SetupError> {
     check(federation)?;
+    if federation.spec.application.family() == Family::Messages {
+        return Err(SetupError::Messages);
+    }
     if !federation.spec.is_planned() {
         return Err(SetupError::Stolen);
     }

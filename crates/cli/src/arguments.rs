@@ -237,7 +237,8 @@ pub(crate) struct ImportArguments {
 ///
 /// Runs the experiments on the simulator with one or more seeds, and judges every run; the evaluation of HydEE also
 /// runs programs on real processes. Writes one page (index.html), tables as CSV and figures as SVG, and prints the
-/// findings: whether each result agrees, differs, or is under-specified in the paper.
+/// findings: whether each value or its direction agrees with the paper, cannot be told apart, differs, or is not stated
+/// by the paper.
 ///
 /// If interrupted, shows the completed experiments; to continue, run the same command with `--resume`.
 ///
@@ -410,12 +411,14 @@ fn trace_format() -> impl TypedValueParser<Value = TraceFormat> {
 
 /// Parses a time since the beginning of a failure trace: a duration, or a number of days.
 fn trace_time(text: &str) -> Result<Time, String> {
-    if let Some(days) = text.strip_suffix('d').and_then(|it| it.parse::<f64>().ok()) {
+    if let Some(days) = text.strip_suffix('d').and_then(|it| it.trim_end().parse::<f64>().ok()) {
         let days = Some(days).filter(|it| (0.0..=36_500.0).contains(it));
         let days = days.ok_or("write a number of days from 0 to 36500, such as `40d`")?;
         return Ok(Time((days * 86_400e9).round() as u64));
     }
-    text.parse::<Duration>().map(|it| Time::ZERO + it.0).map_err(|error| error.to_string())
+    text.parse::<Duration>()
+        .map(|it| Time::ZERO + it.0)
+        .map_err(|error| format!("{error}, or a number of days, such as `40d`"))
 }
 
 /// Parses `NAME=VALUE`.
@@ -975,7 +978,7 @@ pub(crate) struct ExploreArguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["clusters", "nodes"])]
     pub(crate) file: Option<PathBuf>,
     /// Send N messages, each from one cluster to the next, except that every third one stays inside its cluster
-    #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true, value_parser = number::<u32>(0..=20))]
+    #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true, value_parser = number::<u32>(1..=20))]
     pub(crate) messages: u32,
     /// Send these messages instead: pairs of ranks, such as `0>2,2>0`
     #[arg(long, value_name = "PAIRS", conflicts_with_all = ["messages", "all_programs"])]
@@ -1087,8 +1090,9 @@ pub(crate) struct ErrataArguments {
 
 /// Print the planned faults of a file, with random faults expanded from the seed.
 ///
-/// Times count from the start of the application. The time of a fault that waits for a fact is not known before the
-/// run.
+/// Lists the faults in the order in which they are due. Times count from the start of the application. The time of a
+/// fault that waits for a fact is not known before the run, so such faults come last; in the JSON output, their
+/// `atSeconds` is null.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

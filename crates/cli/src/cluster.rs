@@ -23,6 +23,9 @@ mod recluster;
 /// The maximum number of divisions of the front that are printed. The chosen division is always printed.
 const ROWS: usize = 16;
 
+/// The file with the chosen clusters, in the directory that `--out` names.
+const FRAGMENT: &str = "clusters.yaml";
+
 const GRAPH_HELP: &str =
     "`faultline export DIR --format graph` writes a graph; docs/clustering.md describes the formats";
 
@@ -59,6 +62,10 @@ pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<Exit, CommandError
         (graphs, cost) => recluster::recluster(graphs, constraints, cost.unwrap_or(1.0), arguments)?,
     };
     output::print(&printed)?;
+    match (&arguments.out, arguments.format) {
+        (Some(out), Format::Text) => output::print(&format!("\n{}\n", out.join(FRAGMENT).display()))?,
+        _ => {}
+    }
     Ok(Exit::Pass)
 }
 
@@ -82,7 +89,7 @@ fn divide(
             ("front.svg", &front_chart("divisions", &found, &[]).file()),
             ("front.csv", &front_csv(&found)),
             ("clusters.csv", &csv(graph, chosen)),
-            ("clusters.yaml", &fragment),
+            (FRAGMENT, &fragment),
             ("clusters.json", &json),
         ];
         write(out, &files)?;

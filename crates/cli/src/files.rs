@@ -7,12 +7,13 @@ use faultline_api::parse::bare_booleans;
 use faultline_api::samples::{SAMPLES, Sample};
 use faultline_catalog::{MessagesSetup, MessagesVisitor, with_messages};
 pub(crate) use faultline_console::source::{Source, read, read_with, unfit};
-use faultline_core::{Fault, Protocol, Trigger};
+use faultline_core::{PlannedFault, Protocol, Time, Trigger};
 use faultline_fuzz::{Difference, Differs, difference};
 use faultline_report::explain::count;
 use faultline_report::table::titled;
 use faultline_session::Session;
 use faultline_supervisor::process_seed;
+use faultline_trace::duration::{LONG, clock};
 use faultline_trace::fault::{describe_change, describe_fault, describe_trigger};
 use faultline_trace::manifest::BackendKind;
 use faultline_trace::{Manifest, printable};
@@ -131,17 +132,26 @@ pub(crate) fn plan(arguments: &PlanArguments) -> Result<Exit, CommandError> {
     let federation = read(&arguments.file)?.parse()?;
     let manifest = expand(&federation, "", arguments.seed)?;
     let names = manifest.names();
-    let entries: Vec<Planned<'_>> = manifest
-        .plan
-        .iter()
-        .map(|it| Planned {
-            no: it.no.0,
-            when: describe_trigger(&it.trigger, &names),
-            what: describe_fault(&it.fault, &names),
-            trigger: &it.trigger,
-            fault: &it.fault,
-        })
-        .collect();
+    let at = |trigger: &Trigger| match trigger {
+        Trigger::At(at) => Some(*at),
+        Trigger::When { .. } => None,
+    };
+    let mut plan = manifest.plan.clone();
+    // In the order in which they are due; those that wait for an event come last.
+    plan.sort_by_key(|it| at(&it.trigger).unwrap_or(Time::NEVER));
+    let times = plan.iter().filter_map(|it| at(&it.trigger));
+    let is_long = times.max().is_some_and(|it| it.as_secs_f64() >= LONG);
+    let planned = |it: &PlannedFault| Planned {
+        no: it.no.0,
+        at_seconds: at(&it.trigger).map(Time::as_secs_f64),
+        when: match at(&it.trigger).filter(|_| is_long) {
+            // All times have the same notation.
+            Some(at) => format!("at {}", clock((at.as_secs_f64() * 100.0).round() / 100.0)),
+            None => describe_trigger(&it.trigger, &names),
+        },
+        what: describe_fault(&it.fault, &names),
+    };
+    let entries: Vec<Planned> = plan.iter().map(planned).collect();
     output::print(&match arguments.format {
         Format::Json => output::json(&entries),
         Format::Text if entries.is_empty() => "the file has no faults\n".to_owned(),
@@ -155,12 +165,13 @@ pub(crate) fn plan(arguments: &PlanArguments) -> Result<Exit, CommandError> {
 
 /// An entry of the plan, as `faultline plan` prints it.
 #[derive(Serialize)]
-struct Planned<'a> {
+#[serde(rename_all = "camelCase")]
+struct Planned {
     no: u32,
+    /// When the fault is due, in seconds since the application started; `null` if it waits for an event.
+    at_seconds: Option<f64>,
     when: String,
     what: String,
-    trigger: &'a Trigger,
-    fault: &'a Fault,
 }
 
 /// Executes `faultline schema`.

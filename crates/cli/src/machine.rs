@@ -179,7 +179,7 @@ pub(crate) fn load() -> Option<Finding> {
     let is_busy = load > cores.get() as f64;
     Some(Finding {
         name: "load",
-        state: if is_busy { CheckState::Missing } else { CheckState::Ok },
+        state: if is_busy { CheckState::Warning } else { CheckState::Ok },
         detail: format!("{load:.1} on {}", count(cores.get() as u64, "core")),
         remedy: is_busy.then(|| "stop other programs, or raise `failures.detectAfter`".to_owned()),
     })
@@ -192,7 +192,7 @@ pub(crate) fn writes(dir: &Path) -> Finding {
     match slowest_write(dir) {
         Ok(slowest) => Finding {
             name,
-            state: if slowest <= SLOW_WRITE { CheckState::Ok } else { CheckState::Missing },
+            state: if slowest <= SLOW_WRITE { CheckState::Ok } else { CheckState::Warning },
             detail: format!("writing a page takes up to {}", Span::from_micros(slowest.as_micros() as u64)),
             remedy: (slowest > SLOW_WRITE).then(|| {
                 "specify a directory on another disk with `--out`, or use `storage: { kind: memory }` in the federation"

@@ -29,9 +29,12 @@ pub(crate) fn traces(arguments: &TracesArguments) -> Result<Exit, CommandError> 
         output::write(out, "traces.json", &json)?;
         output::write(out, "trace.csv", &trace.to_csv())?;
     }
-    output::print(&match arguments.format {
-        Format::Json => json,
-        Format::Text => filled(&text::text(&name, &statistics)),
+    output::print(&match (arguments.format, &arguments.out) {
+        (Format::Json, _) => json,
+        (Format::Text, None) => filled(&text::text(&name, &statistics)),
+        (Format::Text, Some(out)) => {
+            format!("{}\n{}\n", filled(&text::text(&name, &statistics)), out.join("index.html").display())
+        }
     })?;
     Ok(Exit::Pass)
 }

@@ -20,6 +20,8 @@ pub enum CheckState {
     Ok,
     /// The operation is not possible, but there is an alternative.
     Missing,
+    /// The operation is possible, but runs may be slow or inconclusive.
+    Warning,
     /// The operation is not possible, and runs of the requested size would fail.
     Fail,
 }
@@ -150,7 +152,7 @@ fn text(examination: &Examination, planned: PlannedRun) -> String {
     for Finding { name, state, detail, remedy } in findings {
         let state = match state {
             CheckState::Ok => "ok",
-            CheckState::Missing => "--",
+            CheckState::Missing | CheckState::Warning => "--",
             CheckState::Fail => "FAIL",
         };
         text += &wrapped(&format!("{state:<5} {name:<15} "), detail);

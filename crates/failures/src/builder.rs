@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use faultline_core::{Span, Time};
 
-use crate::error::{ReadError, did_you_mean, quoted};
+use crate::error::{QUOTED, ReadError, did_you_mean, quoted, shortened};
 use crate::{FailureTrace, FaultRecord, Format, Options, Reason, Skipped};
 
 /// The maximum number of faults, which take 24 bytes of memory each.
@@ -66,9 +66,21 @@ impl Builder {
 
     /// Skips a record.
     pub(crate) fn skip(&mut self, reason: Reason, line: u64) {
+        self.skip_value(reason, line, "");
+    }
+
+    /// Skips a record because of a time that cannot be read.
+    pub(crate) fn skip_unreadable(&mut self, line: u64, time: &str) {
+        self.skip_value(Reason::UnreadableTime, line, time);
+    }
+
+    fn skip_value(&mut self, reason: Reason, line: u64, value: &str) {
         match self.skipped.iter_mut().find(|it| it.reason == reason) {
             Some(it) => it.records += 1,
-            None => self.skipped.push(Skipped { reason, records: 1, first_line: line }),
+            None => {
+                let first_value = shortened(value, QUOTED);
+                self.skipped.push(Skipped { reason, records: 1, first_line: line, first_value });
+            }
         }
     }
 
@@ -140,8 +152,8 @@ impl Builder {
         let observed = options.nodes.unwrap_or(seen);
         if observed < nodes.len() {
             return Err(ReadError::new(
-                format!("{observed} nodes were observed, but the file has faults on {}", nodes.len()),
-                format!("set `nodes` to at least {}, or omit it", nodes.len()),
+                format!("`--nodes` is {observed}, but the file has faults on {} nodes", nodes.len()),
+                format!("set `--nodes` to at least {}, or omit it", nodes.len()),
             ));
         }
         let mut trace = FailureTrace {
@@ -157,6 +169,22 @@ impl Builder {
         Ok(trace)
     }
 
+    /// Returns how to correct the skipped records.
+    fn correction(&self) -> String {
+        let has_unreadable = self.skipped.iter().any(|it| it.reason == Reason::UnreadableTime);
+        let times = match self.format {
+            Format::InfiniteHbd => "a number of days",
+            Format::Lanl => "month/day/year hour:minute, such as 6/21/2005 10:54",
+            Format::Spot | Format::Csv => {
+                "a number of seconds, or a date with its time zone, such as 2024-01-31T10:54:00Z (RFC 3339)"
+            }
+        };
+        match has_unreadable {
+            true => format!("write each time as {times}, or remove these records"),
+            false => "correct or remove these records".to_owned(),
+        }
+    }
+
     fn check_skipped(&self) -> Result<(), ReadError> {
         let skipped: u64 = self.skipped.iter().map(|it| it.records).sum();
         if skipped * TOLERATED <= self.records {
@@ -166,7 +194,7 @@ impl Builder {
         Err(ReadError {
             line: self.skipped.iter().map(|it| it.first_line).min(),
             what: format!("{skipped} of {} records cannot be used: {}", self.records, reasons.join("; ")),
-            help: "correct or remove these records; only up to 1 % of a file is skipped".to_owned(),
+            help: format!("{}; only up to 1 % of a file is skipped", self.correction()),
         })
     }
 }
@@ -194,7 +222,7 @@ impl FailureTrace {
             let lasts = self.last_event().as_secs_f64();
             return Err(ReadError::new(
                 format!(
-                    "`begin` is after the end of the trace (found {}; the last event is at {})",
+                    "`--begin` is after the end of the trace (found {}; the last event is at {})",
                     crate::text::duration(begin.as_secs_f64()),
                     crate::text::duration(lasts)
                 ),

@@ -55,9 +55,10 @@ pub(crate) fn read<R: BufRead>(
             builder.skip(Reason::NoStart, line);
             continue;
         }
+        let unreadable = [from, to].into_iter().find(|it| !it.is_empty() && nanoseconds(it).is_none());
         let to = if to.is_empty() { Some(None) } else { nanoseconds(to).map(Some) };
         let (Some(from), Some(to)) = (nanoseconds(from), to) else {
-            builder.skip(Reason::UnreadableTime, line);
+            builder.skip_unreadable(line, unreadable.unwrap_or_default());
             continue;
         };
         let kinds = [Some(from), to].map(|it| it.map(|it| it.1));

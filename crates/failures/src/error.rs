@@ -5,7 +5,7 @@ use std::fmt;
 use thiserror::Error;
 
 /// The maximum number of characters of the file that an error quotes.
-const QUOTED: usize = 60;
+pub(crate) const QUOTED: usize = 60;
 
 /// The reason why a file cannot be read as a failure trace, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -64,9 +64,15 @@ impl Events<'_> {
         let class = text(line, fault, "Class", "the cause")?;
         let time = match event.get("event_time") {
             None | Some(Value::Null) => return self.skip(Reason::NoStart, line),
-            Some(time) => time.as_f64().and_then(|it| nanoseconds(it, DAY)),
+            Some(time) => time.as_f64().and_then(|it| nanoseconds(it, DAY)).ok_or(time),
         };
-        let Some(time) = time else { return self.skip(Reason::UnreadableTime, line) };
+        let time = match time {
+            Ok(time) => time,
+            Err(value) => {
+                self.builder.skip_unreadable(line, &value.to_string());
+                return Ok(());
+            }
+        };
         if time < self.last {
             let days = |time: i64| time as f64 / DAY;
             return Err(ReadError::at(

@@ -33,10 +33,14 @@ pub(crate) fn read<R: BufRead>(
     builder: &mut Builder,
 ) -> Result<(), ReadError> {
     let mut table = Table::new(input, b',')?;
-    let [system, nodes, node, started, fixed] =
-        [SYSTEM, "nodes", "nodenumz", STARTED, FIXED].map(|it| table.column(it));
+    let column = |name: &str| {
+        let help = "this is not a LANL file: omit `--as lanl`, or specify another file";
+        let is_lanl = table.names().any(|it| it == SYSTEM || it == STARTED || it == FIXED);
+        table.column(name).map_err(|it| if is_lanl { it } else { ReadError { help: help.to_owned(), ..it } })
+    };
+    let [system, nodes, node, started, fixed] = [SYSTEM, "nodes", "nodenumz", STARTED, FIXED].map(column);
     let (system, nodes, node, started, fixed) = (system?, nodes?, node?, started?, fixed?);
-    let causes = CAUSES.map(|it| table.column(it)).into_iter().collect::<Result<Vec<_>, _>>()?;
+    let causes = CAUSES.map(column).into_iter().collect::<Result<Vec<_>, _>>()?;
     // The number of records of each system.
     let mut systems: BTreeMap<String, u64> = BTreeMap::new();
     while table.advance()? {
@@ -79,14 +83,15 @@ pub(crate) fn read<R: BufRead>(
             builder.skip(Reason::NoStart, line);
             continue;
         }
-        let end = if end.is_empty() { Some(None) } else { nanoseconds(end).map(Some) };
-        let (Some(start), Some(end)) = (nanoseconds(start), end) else {
-            builder.skip(Reason::UnreadableTime, line);
+        let to = if end.is_empty() { Some(None) } else { nanoseconds(end).map(Some) };
+        let (Some(from), Some(to)) = (nanoseconds(start), to) else {
+            let unreadable = [start, end].into_iter().find(|it| !it.is_empty() && nanoseconds(it).is_none());
+            builder.skip_unreadable(line, unreadable.unwrap_or_default());
             continue;
         };
         let node = builder.node(line, "nodenumz", table.field(node)?)?;
         let cause = builder.cause(line, cause, cause)?;
-        builder.add(line, (start, end), (node, cause))?;
+        builder.add(line, (from, to), (node, cause))?;
     }
     builder.has_dates = true;
     check_systems(wanted, &systems)
@@ -107,11 +112,11 @@ fn check_systems(wanted: Option<&str>, systems: &BTreeMap<String, u64>) -> Resul
     match wanted {
         Some(wanted) if !systems.contains_key(wanted) && !systems.is_empty() => Err(ReadError::new(
             format!("the file has no system {}", quoted(wanted)),
-            format!("choose one with `system`: {}", list()),
+            format!("choose one with `--system`: {}", list()),
         )),
         None if systems.len() > 1 => Err(ReadError::new(
             format!("the file has {} systems", systems.len()),
-            format!("choose one with `system`: {}", list()),
+            format!("choose one with `--system`: {}", list()),
         )),
         _ => Ok(()),
     }

@@ -172,6 +172,9 @@ pub struct Skipped {
     pub records: u64,
     /// The line of the first one, counted from 1.
     pub first_line: u64,
+    /// The time in the first one that cannot be read, in a form that may be printed; empty for other reasons.
+    #[serde(skip)]
+    pub first_value: String,
 }
 
 /// Why a record was skipped.
@@ -193,7 +196,11 @@ impl fmt::Display for Skipped {
             Reason::EndBeforeStart => "with an end before the start",
             Reason::UnreadableTime => "with an unreadable time",
         };
-        write!(f, "{} {reason}, the first in line {}", self.records, self.first_line)
+        write!(f, "{} {reason}, the first in line {}", self.records, self.first_line)?;
+        match self.first_value.as_str() {
+            "" => Ok(()),
+            value => write!(f, " (found `{value}`)"),
+        }
     }
 }
 
@@ -263,7 +270,9 @@ fn recognise(head: &[u8], options: &Options) -> Option<Format> {
             if lanl::is_header(header) {
                 return Some(Format::Lanl);
             }
-            columns::separator(header, &options.columns).is_some().then_some(Format::Csv)
+            // These options name columns, so the file must be a table, even if it does not have these columns.
+            let is_table = options.columns != Columns::default() || !options.conditions.is_empty();
+            (is_table || columns::separator(header, &options.columns).is_some()).then_some(Format::Csv)
         }
     }
 }
@@ -277,8 +286,8 @@ fn fits(format: Format, options: &Options) -> Result<(), ReadError> {
     ];
     match unfit.into_iter().find(|it| it.1 && it.2 != format) {
         Some((option, _, only)) => Err(ReadError::new(
-            format!("`{option}` applies only to the format {only} (found {format})"),
-            format!("omit `{option}`, or name the format with `as`"),
+            format!("`--{option}` applies only to the format {only} (found {format})"),
+            format!("omit `--{option}`, or name the format with `--as`"),
         )),
         None => Ok(()),
     }

@@ -117,11 +117,11 @@ pub fn rows(it: &Statistics) -> Vec<(&'static str, String)> {
 fn causes(causes: &[Cause]) -> String {
     let names: Vec<String> = causes.iter().take(CAUSES).map(|it| shortened(&it.cause, NAME)).collect();
     let width = names.iter().map(|it| it.chars().count()).max().unwrap_or(0).max("cause".len()) + 2;
-    let mut text = format!(" {:width$}faults  share   median repair\n", "cause");
+    let mut text = format!(" {:width$}faults  share    median repair\n", "cause");
     for (name, it) in names.iter().zip(causes) {
         let median = it.median_repair_seconds.map_or("-".to_owned(), duration);
         let share = format!("{:.1} %", it.percent);
-        writeln!(text, " {name:width$}{:<8}{share:<8}{median}", it.faults)
+        writeln!(text, " {name:width$}{:<8}{share:<9}{median}", it.faults)
             .expect("writing to a string never fails");
     }
     if causes.len() > CAUSES {
@@ -153,7 +153,7 @@ fn count(number: usize, what: &str) -> String {
 
 /// Returns the number of things, and the verb for those of them that are meant.
 fn are(number: usize, meant: usize, what: &str) -> String {
-    format!("{} {}", count(number, what), if meant == 1 { "is" } else { "are" })
+    format!("{} {}", count(number, what), if meant == 1 || number == 1 { "is" } else { "are" })
 }
 
 #[cfg(test)]

@@ -62,10 +62,10 @@ tiny.json: infinitehbd, 5 faults on 3 of 3 nodes, over 4.00 d
  repair               mean 16.8 h, median 12.0 h, 90 % within 33.6 h, longest 2.00 d; 0 unknown
  nodes down at once   mean 0.88; at most 2 for 99 % of the time; at most 2
 
- cause  faults  share   median repair
- GPU    3       60.0 %  12.0 h
- NIC    1       20.0 %  6.00 h
- Fan    1       20.0 %  2.00 d
+ cause  faults  share    median repair
+ GPU    3       60.0 %   12.0 h
+ NIC    1       20.0 %   6.00 h
+ Fan    1       20.0 %   2.00 d
 ";
     assert_eq!(shown, expected);
 }
@@ -120,12 +120,12 @@ fn lanl_records_have_local_times_and_one_cause() {
     assert_eq!(with(SYSTEMS, &chosen).observed, 5);
     assert_eq!(
         wrong(SYSTEMS, &Options::default()),
-        "the file has 2 systems; choose one with `system`: 2 (1 fault), 18 (1)"
+        "the file has 2 systems; choose one with `--system`: 2 (1 fault), 18 (1)"
     );
     let other = Options { system: Some("3".into()), ..Options::default() };
     assert_eq!(
         wrong(SYSTEMS, &other),
-        "the file has no system `3`; choose one with `system`: 2 (1 fault), 18 (1)"
+        "the file has no system `3`; choose one with `--system`: 2 (1 fault), 18 (1)"
     );
 }
 
@@ -195,15 +195,18 @@ fn options_choose_faults_but_not_the_numbers_of_nodes() {
     assert_eq!(wrong(TINY, &unknown), "no fault has the cause `Gpu`; did you mean `GPU`?");
     let late = Options { begin: Some(hour(960)), ..Options::default() };
     assert!(
-        wrong(TINY, &late)
-            .starts_with("`begin` is after the end of the trace (found 40.0 d; the last event is at 4.50 d)")
+        wrong(TINY, &late).starts_with(
+            "`--begin` is after the end of the trace (found 40.0 d; the last event is at 4.50 d)"
+        )
     );
     let few = Options { nodes: Some(2), ..Options::default() };
-    assert!(wrong(TINY, &few).starts_with("2 nodes were observed, but the file has faults on 3"));
+    assert!(wrong(TINY, &few).starts_with("`--nodes` is 2, but the file has faults on 3 nodes"));
     let none = Options { begin: Some(hour(2)), end: Some(hour(3)), ..Options::default() };
     assert!(wrong(TINY, &none).starts_with("no fault is left"));
     let unfit = Options { system: Some("2".into()), ..Options::default() };
-    assert!(wrong(TINY, &unfit).starts_with("`system` applies only to the format lanl (found infinitehbd)"));
+    assert!(
+        wrong(TINY, &unfit).starts_with("`--system` applies only to the format lanl (found infinitehbd)")
+    );
 }
 
 #[test]
@@ -263,7 +266,10 @@ const MALFORMED: &[(&str, &str)] = &[
     ("class-missing.json", "line 1: `Class` is missing"),
     ("fault-type-text.json", "line 1: `fault_type` is `\"GPU\"`; write an object"),
     ("descending.json", "line 3: `event_time` is 0.25, after an event at 0.5; sort"),
-    ("time-text.json", "line 3: 1 of 4 records cannot be used: 1 with an unreadable time"),
+    (
+        "time-text.json",
+        "line 3: 1 of 4 records cannot be used: 1 with an unreadable time, the first in line 3 (found `",
+    ),
     ("time-missing.json", "line 4: 1 of 4 records cannot be used: 1 without a start"),
     ("end-without-start.json", "line 1: 2 of 4 records cannot be used: 2 without a start"),
     ("not-an-event.json", "line 1: the event is `7`, but should be an object"),
@@ -281,7 +287,10 @@ const MALFORMED: &[(&str, &str)] = &[
     ("lanl-nodes.csv", "line 2: `nodes` is `three`"),
     ("lanl-system-empty.csv", "line 2: `System` is ``"),
     ("lanl-two-causes.csv", "line 2: two causes have text: `Hardware` and `Human Error`"),
-    ("lanl-day-first.csv", "line 2: 1 of 2 records cannot be used: 1 with an unreadable"),
+    (
+        "lanl-day-first.csv",
+        "line 2: 1 of 2 records cannot be used: 1 with an unreadable time, the first in line 2 (found `21/6/",
+    ),
     ("lanl-field-missing.csv", "line 2: the row has 25 fields, but the header has 26"),
     ("field-missing.csv", "line 3: the row has 3 fields, but the header has 4"),
     ("quote-open.csv", "line 3: a quote is never closed"),

@@ -12,7 +12,7 @@ use faultline_report::explain::count;
 use faultline_report::table::wrapped;
 use serde::Serialize;
 
-use super::{csv_rows, fragment, listed, members, write};
+use super::{FRAGMENT, csv_rows, fragment, listed, members, write};
 use crate::arguments::{ClusterArguments, Format};
 use crate::command_error::CommandError;
 use crate::output;
@@ -54,7 +54,7 @@ pub(super) fn recluster(
             ("intervals.svg", &chart(&found).file()),
             ("intervals.csv", &intervals_csv(&found)),
             ("clusters.csv", &clusters_csv(&found)),
-            ("clusters.yaml", &fragment),
+            (FRAGMENT, &fragment),
             ("clusters.json", &json),
         ];
         write(out, &files)?;

@@ -232,6 +232,11 @@ fn graphs_that_are_not_understood_are_refused_with_the_line() {
         "`0.5` has a fraction",
     );
     refused("edges.metis", "3 7\n2\n1 3\n2\n", "the header gives 7 as the number of edges");
+    for (sample, why) in [("quickstart", "the application has no tasks"), ("tic", "processes steal tasks")] {
+        let sample = faultline_api::samples::sample(sample).unwrap().text;
+        refused("federation.yaml", sample, why);
+        refused("federation.yaml", sample, "`faultline cluster DIR`");
+    }
     place.write("limit.edges", format!("p q {}\n", 1_u64 << 60));
     place.faultline(["cluster", "limit.edges"]).assert().code(0);
     let twice = ["cluster", "limit.edges", "limit.edges"];

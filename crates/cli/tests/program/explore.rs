@@ -73,6 +73,7 @@ fn unsupported_federations_are_rejected_with_a_remedy() {
         (&["--protocol", "tic", "--program", "0>1"], "write another task-based program to a file"),
         (&["--nodes", "1", "--program", "0>7"], "the ranks are 0 to 1"),
         (&["--program", "0-1"], "two different ranks"),
+        (&["--messages", "0"], "write a whole number from 1 to 20"),
         (&["--clusters", "1", "--nodes", "1"], "1 to 26 clusters"),
         (&["--all-programs", "--messages", "9"], "use fewer messages"),
         (&["--overtakings", "-1"], "`all` or `deepen`"),

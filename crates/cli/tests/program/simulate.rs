@@ -473,3 +473,35 @@ fn an_export_warns_that_its_run_did_not_complete() {
     place.faultline(["run", "whole.yaml", "--backend", "simulate", "--out", "whole"]).assert().code(0);
     place.faultline(["export", "whole"]).assert().code(0).stderr("");
 }
+
+#[test]
+fn a_plan_is_in_the_order_of_time_and_has_one_notation() {
+    let place = TestDirectory::new();
+    let faults = |first: &str| {
+        format!(
+            "  faults:
+    - {{ at: {first}, crash: {{ cluster: nancy, node: 1 }} }}
+    - {{ when: {{ fact: checkpointRequested, cluster: lyon, occurrence: 2 }}, crash: {{ cluster: lyon, node: 0 }} }}
+    - {{ at: 1s, crash: {{ cluster: lyon, node: 1 }} }}
+  deadline: 1h
+"
+        )
+    };
+    let plan = |first: &str, more: &[&str]| {
+        place.write("plan.yaml", small(&faults(first)));
+        let run = place.faultline(["plan", "plan.yaml"].iter().chain(more).copied()).assert().code(0);
+        String::from_utf8_lossy(&run.get_output().stdout).into_owned()
+    };
+    let due = |text: &str| {
+        let rows =
+            text.lines().filter_map(|it| it.split("  ").map(str::trim).find(|it| it.starts_with("at ")));
+        rows.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let event = "at the 2nd checkpointRequested of lyon";
+    assert_eq!(due(&plan("1500ms", &[])), ["at 1.00 s", "at 1.50 s", event]);
+    assert_eq!(due(&plan("1500s", &[])), ["at 0:00:01", "at 0:25:00", event]);
+    let json: Value = serde_json::from_str(&plan("1500ms", &["--format", "json"])).expect("it is JSON");
+    let field = |name: &str| (0..3).map(|it| json[it][name].clone()).collect::<Vec<_>>();
+    assert_eq!(field("atSeconds"), [Value::from(1.0), Value::from(1.5), Value::Null]);
+    assert_eq!(field("no"), [2, 0, 1].map(Value::from));
+}

@@ -20,7 +20,8 @@ fn a_trace_is_described_and_written() {
     let assert = place.faultline(["traces", "tiny.json", "--out", "out"]).assert().code(0).stderr("");
     assert.stdout(
         starts_with("tiny.json: infinitehbd, 5 faults on 3 of 3 nodes, over 4.00 d\n\n time between faults  mean 15.0 h,")
-            .and(contains(" GPU    3       60.0 %  12.0 h\n")),
+            .and(contains(" GPU    3       60.0 %   12.0 h\n"))
+            .and(predicate::str::ends_with("\nout/index.html\n")),
     );
     let read = |name: &str| fs::read_to_string(place.path("out").join(name)).unwrap();
     let statistics: Value = serde_json::from_str(&read("traces.json")).unwrap();
@@ -76,6 +77,8 @@ fn options_choose_faults_and_standard_input_is_a_file() {
         .assert()
         .code(0)
         .stdout(starts_with("tiny.json: infinitehbd, 2 faults on 2 of 400 nodes, over 2.50 d"));
+    place.write("two.csv", "start,end,node\n1,2,n1\n5,6,n1\n");
+    place.faultline(["traces", "two.csv"]).assert().code(0).stdout(contains("; 0 of 1 gap is 0\n"));
 }
 
 #[test]
@@ -96,14 +99,25 @@ fn bad_input_names_the_line_and_the_remedy() {
     bad(&["cut.json"], "cut.json: line 4: the file ends in the middle", "fetch the complete file");
     bad(&["empty"], "empty: the file is empty", "specify a file with recorded failures");
     bad(&["binary"], "binary: line 1: the format is not recognised", "--as");
-    bad(&["tiny.json", "--as", "lanl"], "tiny.json: line 1: the header has no column", "");
+    bad(&["tiny.json", "--as", "lanl"], "tiny.json: line 1: the header has no column", "omit `--as lanl`");
     bad(&["tiny.json", "--as", "json"], "infinitehbd, lanl, spot, csv", "");
     bad(&["tiny.json", "--causes", "Gpu"], "no fault has the cause `Gpu`", "did you mean `GPU`?");
-    bad(&["tiny.json", "--begin", "40d"], "`begin` is after the end", "write an earlier time");
+    bad(&["tiny.json", "--begin", "40d"], "`--begin` is after the end", "write an earlier time");
     bad(&["tiny.json", "--begin", "-1d"], "number of days", "");
+    bad(
+        &["tiny.json", "--begin", "40x"],
+        "use one of ns, us, ms, s, m, h, or a number of days",
+        "such as `40d`",
+    );
+    place.write("host.csv", "time,host\n1,a\n2,b\n");
+    let columns = ["host.csv", "--columns", "start=time,node=host"];
+    bad(&columns, "host.csv: line 1: the header has no column `end`", "use one of `time`, `host`");
+    bad(&["host.csv", "--where", "host=a"], "the header has no column `start`", "use one of `time`, `host`");
+    place.write("dates.csv", "start,end,node\n2024-01-01 00:00:00,2024-01-01 01:00:00,a\n");
+    bad(&["dates.csv"], "(found `2024-01-01 00:00:00`)", "such as 2024-01-31T10:54:00Z");
     bad(&["tiny.json", "--columns", "when=start"], "cannot rename `when`", "start=event_start_time");
     bad(&["tiny.json", "--where", "x"], "write a name, `=` and a value", "");
-    bad(&["tiny.json", "--nodes", "2"], "2 nodes were observed", "at least 3");
+    bad(&["tiny.json", "--nodes", "2"], "`--nodes` is 2, but the file has faults on 3 nodes", "at least 3");
 }
 
 /// The address space of the program is limited to 300 MiB.

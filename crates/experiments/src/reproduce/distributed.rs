@@ -12,7 +12,7 @@ use crate::statistics::{Collected, Collection, Statistics};
 
 use super::options::{options, three_clusters};
 use super::paper::{federation, of, paired};
-use super::section::{Agreement, Cell, Finding, Section, Table};
+use super::section::{Cell, Finding, Grade, Section, Table};
 use super::{ExperimentRunner, Interrupted};
 
 /// The kinds of messages that belong to collections.
@@ -71,7 +71,7 @@ pub(super) fn without_initiator(runner: &mut ExperimentRunner<'_, '_>) -> Result
                     true => "the same in every collection of every run".into(),
                     false => "not the same in every collection".into(),
                 },
-                agreement: Agreement::Measured,
+                grade: Grade::NotStated,
                 sentence: format!(
                     "N(N-1) messages between N clusters replace 3(N-1): fewer with two clusters, the same number \
                      with three, and more with more than three. All clusters receive all lists. A collection takes \
@@ -87,7 +87,7 @@ pub(super) fn without_initiator(runner: &mut ExperimentRunner<'_, '_>) -> Result
                     most(&alone, 1).text(),
                     most(&central, 1).text()
                 ),
-                agreement: Agreement::Measured,
+                grade: Grade::NotStated,
                 sentence: match fewer {
                     true => "The last announcement of the silent cluster remains valid. A cluster that has \
                              delivered later messages of the silent cluster keeps everything that it may need \

@@ -9,7 +9,7 @@ use crate::statistics::Statistics;
 
 use super::options::{all_forced, kill, options, three_clusters};
 use super::paper::{federation, of};
-use super::section::{Agreement, Cell, Finding, Section, Table};
+use super::section::{Cell, Finding, Grade, Section, Table};
 use super::{ExperimentRunner, Interrupted};
 
 /// The cluster that joins and leaves.
@@ -78,14 +78,14 @@ pub(super) fn joining_and_leaving(
                     waits[3].text(),
                     waits[4].text()
                 ),
-                agreement: Agreement::Measured,
+                grade: Grade::NotStated,
                 sentence: "Until then, the cluster keeps its last checkpoints and its log, and could still recover.".into(),
             },
             Finding {
                 what: "a failure after a cluster has left does not affect that cluster".into(),
                 published: String::new(),
                 ours: format!("it rolls back {} times", short(concerned)),
-                agreement: Agreement::Measured,
+                grade: Grade::NotStated,
                 sentence: "Every run was judged: in the final state, no message to or from the cluster is lost, or \
                            delivered without having been sent.".into(),
             },

@@ -40,7 +40,7 @@ use crate::simulate::{Until, simulate, simulate_and};
 use crate::statistics::Statistics;
 use crate::stored::{ResultStore, RunResult};
 
-pub use section::{Agreement, Cell, Figure, Finding, Section, Table};
+pub use section::{Cell, Figure, Finding, Grade, Section, Table};
 
 /// The parameters of a reproduction.
 #[derive(Clone, Copy, Debug)]

@@ -14,7 +14,7 @@ use crate::statistics::Statistics;
 use super::distributed::without_initiator;
 use super::dynamism::joining_and_leaving;
 use super::paper::{federation, of, paired, set_messages};
-use super::section::{Agreement, Cell, Finding, Section, Table};
+use super::section::{Cell, Finding, Grade, Section, Table};
 use super::{Experiment, ExperimentRunner, Interrupted};
 
 /// All experiments in the order of the page.
@@ -120,7 +120,7 @@ fn whole_vector(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, I
                     short(busy),
                     short(pipeline)
                 ),
-                agreement: Agreement::of(exchange > 1.0 && busy > 1.0 && pipeline > 1.0),
+                grade: Grade::direction(exchange > 1.0 && busy > 1.0 && pipeline > 1.0),
                 sentence: "The paper expects this, but does not measure it. The settings are in the order of the \
                     table."
                     .into(),
@@ -129,7 +129,7 @@ fn whole_vector(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, I
                 what: "with two clusters, the DDV makes no difference".into(),
                 published: String::new(),
                 ours: format!("{} fewer", two.text()),
-                agreement: Agreement::Measured,
+                grade: Grade::NotStated,
                 sentence: "The DDV then contains only the receiver's own position and the sender's position, which \
                            the message carries anyway.".into(),
             },
@@ -198,7 +198,7 @@ fn replicas(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Inter
             what: "k replicas survive k simultaneous failures of neighbours".into(),
             published: "\"this implies more redundancy in the stable storage implementation\"".into(),
             ours: if as_expected { "in every run, but never more than k".into() } else { "not always".into() },
-            agreement: Agreement::of(as_expected),
+            grade: Grade::direction(as_expected),
             sentence: format!(
                 "A run that lost a checkpoint reports which parts are missing; none continues with a wrong state. \
                  The cost is network traffic: freezes grow from {} to {} ms with 10 MB per node.",
@@ -278,7 +278,7 @@ fn failures_at_once(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section
             what: "simultaneous failures in both clusters are survived, even after collections".into(),
             published: "\"should tolerate simultaneous faults in different clusters\"".into(),
             ours: if completed { "every run recovers and completes".into() } else { "not in every run".into() },
-            agreement: Agreement::of(completed),
+            grade: Grade::direction(completed),
             sentence: format!(
                 "The recovery line of several failures consists of the older checkpoint of each cluster, so a \
                  collection that is safe for one failure is safe for all. No rollback skipped more than {} committed \

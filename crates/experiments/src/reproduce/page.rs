@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use crate::measures::short;
 
 use super::chart;
-use super::section::{Agreement, Cell, Finding, Section, Table};
+use super::section::{Cell, Finding, Grade, Section, Table};
 use super::{Judged, Reproduction};
 
 /// Styles of this page only.
@@ -18,7 +18,7 @@ figure svg{width:100%;height:auto;border:1px solid var(--grid);border-radius:10p
 .findings td:nth-child(3){width:230px}.findings td:nth-child(4){width:200px}.findings td p{margin:0}\
 section{scroll-margin-top:12px}.place{color:var(--faint);font-weight:400;font-size:14px;margin-left:10px}\
 .overview td:first-child{white-space:nowrap}.overview a{color:inherit}.overview td:nth-child(3),.overview td:nth-child(4){width:27%}\
-.prose{max-width:86ch}h3{font-size:14px;margin:22px 0 4px;font-weight:600}.measured{color:var(--c0);background:var(--wash)}\
+.prose{max-width:86ch}h3{font-size:14px;margin:22px 0 4px;font-weight:600}.direction{color:var(--c0);background:var(--wash)}.unstated{color:var(--faint)}\
 @media(max-width:800px){.findings,.findings tr,.findings td{display:block;width:auto!important}.findings td{border:0;padding-top:2px}}";
 
 /// Renders the page.
@@ -47,7 +47,7 @@ fn virtual_hours(hours: f64) -> String {
 }
 
 fn head(it: &Reproduction) -> Markup {
-    let found = |agreement| findings(it).filter(|finding| finding.agreement == agreement).count();
+    let found = |name| findings(it).filter(|finding| finding.grade.name() == name).count();
     let Judged { runs, hours, events, instances, wrong, missed } = &it.judged;
     html! {
         header { div {
@@ -59,9 +59,7 @@ fn head(it: &Reproduction) -> Markup {
             }
         } }
         div.numbers {
-            div { b { (found(Agreement::Agrees)) } span { "findings agree with the paper" } }
-            div { b { (found(Agreement::Differs)) } span { "differ" } }
-            div { b { (found(Agreement::UnderSpecified)) } span { "are under-specified in the paper" } }
+            @for name in Grade::NAMES { div { b { (found(name)) } span { "findings: " (name) } } }
             div { b { (runs) } span { "simulated runs, " (virtual_hours(*hours)) " of virtual time, " (events / 1_000_000) " million events" } }
             div { b { (wrong.len()) } span { "runs that should have passed but did not (" (instances) " instances judged)" } }
         }
@@ -92,14 +90,15 @@ fn findings(it: &Reproduction) -> impl Iterator<Item = &Finding> {
     it.sections.iter().flat_map(|section| &section.findings)
 }
 
-fn chip(agreement: Agreement) -> Markup {
-    let class = match agreement {
-        Agreement::Agrees => "pass",
-        Agreement::Differs => "fail",
-        Agreement::UnderSpecified => "unknown",
-        Agreement::Measured => "measured",
+fn chip(grade: Grade) -> Markup {
+    let class = match grade {
+        Grade::ValueAgrees => "pass",
+        Grade::DirectionAgrees(_) => "direction",
+        Grade::Inseparable => "unknown",
+        Grade::Differs => "fail",
+        Grade::NotStated => "unstated",
     };
-    html! { span class={ "chip " (class) } { (agreement.text()) } }
+    html! { span class={ "chip " (class) } { (grade.text()) } }
 }
 
 fn overview(sections: &[Section]) -> Markup {
@@ -108,7 +107,7 @@ fn overview(sections: &[Section]) -> Markup {
             thead { tr { th { "where" } th { "finding" } th { "paper" } th { "here" } th {} } }
             tbody { @for section in sections { @for finding in &section.findings { tr {
                 td { a href={ "#" (section.id) } { (section.place) } }
-                td { (finding.what) } td { (finding.published) } td { (finding.ours) } td { (chip(finding.agreement)) }
+                td { (finding.what) } td { (finding.published) } td { (finding.ours) } td { (chip(finding.grade)) }
             } } } }
         } }
     }
@@ -121,7 +120,7 @@ fn show(section: &Section) -> Markup {
             @for text in &section.text { p.prose { (text) } }
             div.table { table.findings {
                 tbody { @for it in &section.findings { tr {
-                    td { (chip(it.agreement)) }
+                    td { (chip(it.grade)) }
                     td { (it.what) }
                     td { @if !it.published.is_empty() { p.hint { "paper" } (it.published) } }
                     td { p.hint { "here" } (it.ours) }
@@ -158,8 +157,8 @@ pub fn text(it: &Reproduction) -> String {
     let mut table = text_table();
     table.set_header(["where", "finding", "paper", "here", ""]);
     for section in &it.sections {
-        for Finding { what, published, ours, agreement, .. } in &section.findings {
-            table.add_row([section.place, what, published, ours, agreement.text()]);
+        for Finding { what, published, ours, grade, .. } in &section.findings {
+            table.add_row([section.place, what, published, ours, &grade.text()]);
         }
     }
     let lines = lines(&table);
@@ -170,6 +169,11 @@ pub fn text(it: &Reproduction) -> String {
         count(*instances, "instance"),
         count(wrong.len() as u64, "run")
     );
+    let counts = Grade::NAMES.map(|name| {
+        let found = findings(it).filter(|finding| finding.grade.name() == name).count();
+        format!("{found} {name}")
+    });
+    text.push_str(&wrapped("findings: ", &counts.join(", ")));
     text.extend(wrong.iter().take(20).map(|it| wrapped("  ", it)));
     text.extend(missed.iter().map(|it| wrapped("goal missed: ", it)));
     if it.missing > 0 {

@@ -12,7 +12,7 @@ use crate::samples::files;
 use crate::statistics::Statistics;
 
 use super::chart::{Chart, Series};
-use super::section::{Agreement, Cell, Figure, Finding, Section, Table};
+use super::section::{Cell, Figure, Finding, Grade, Section, Table};
 use super::{Experiment, ExperimentRunner, Interrupted};
 
 /// All experiments in the order of the paper.
@@ -105,14 +105,14 @@ fn messages(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Inter
                 what: "messages by count".into(),
                 published: "2920, 2497, 145, 11".into(),
                 ours: if exact { "the same in every run".into() } else { "other numbers".into() },
-                agreement: Agreement::of(exact),
+                grade: Grade::value(exact),
                 sentence: "The file states the number of messages, and this number was sent and delivered.".into(),
             },
             Finding {
                 what: "messages from cluster 1 to cluster 0, by probability".into(),
                 published: "11".into(),
                 ours: few.text(),
-                agreement: Agreement::UnderSpecified,
+                grade: Grade::NotStated,
                 sentence: format!(
                     "With probabilities, the number itself is random (deviation {} here, 3.3 in theory), so the \
                      paper's 11 is a single sample. The paper does not print its probabilities.",
@@ -198,7 +198,7 @@ fn figures_5_and_6(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>
                     what: "the number of forced checkpoints of cluster 0 is constant".into(),
                     published: "constant: \"there are few messages from cluster 1\"".into(),
                     ours: format!("means from {} to {}", short(means.least), short(means.most)),
-                    agreement: Agreement::of(is_constant),
+                    grade: Grade::direction(is_constant),
                     sentence:
                         "Over all delays, the mean stays within one checkpoint, because almost every one of \
                         the 11 messages follows a new checkpoint of cluster 1."
@@ -208,9 +208,9 @@ fn figures_5_and_6(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>
                     what: "the number of forced checkpoints".into(),
                     published: "8".into(),
                     ours: all.text(),
-                    agreement: Agreement::UnderSpecified,
+                    grade: Grade::sample(8.0, &all),
                     sentence: format!(
-                        "Differs by {:+.1}. The paper does not state when the 11 messages are sent. A message \
+                        "The difference is {:+.1}; the value agrees within twice the deviation of our runs. The paper does not state when the 11 messages are sent. A message \
                          forces no checkpoint if it follows another one without a checkpoint of cluster 1 in \
                          between. The number 8 therefore means that three messages followed others closely. \
                          Messages at times drawn uniformly from ten hours rarely do.",
@@ -227,7 +227,7 @@ fn figures_5_and_6(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>
                         short(at_longest.0),
                         short(MINUTES / at_longest.0)
                     ),
-                    agreement: Agreement::of(below),
+                    grade: Grade::direction(below),
                     sentence: "Holds in every run and for every delay.".into(),
                 },
             ],
@@ -260,7 +260,7 @@ fn figures_5_and_6(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>
                     what: "unforced checkpoints of cluster 1".into(),
                     published: "none: its timer is infinite".into(),
                     ours: if never_unforced { "none in any run".into() } else { "some".into() },
-                    agreement: Agreement::of(never_unforced),
+                    grade: Grade::value(never_unforced),
                     sentence: "A cluster with an infinite timer takes no unforced checkpoints.".into(),
                 },
                 Finding {
@@ -271,7 +271,7 @@ fn figures_5_and_6(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>
                         short(ratio.least),
                         short(ratio.most)
                     ),
-                    agreement: Agreement::of(is_proportional(&ratio)),
+                    grade: Grade::direction(is_proportional(&ratio)),
                     sentence: format!(
                         "Here, proportional means that no delay's mean ratio differs from the mean of all ratios \
                          by more than a tenth of that mean. The paper does not state for which delays it claims \
@@ -339,7 +339,7 @@ fn figure_7(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Inter
             what: "cluster 0 stores no more checkpoints when cluster 1 takes one every 15 min".into(),
             published: "\"won't store more CLCs even if cluster 1 timer is set to 15 minutes\"".into(),
             ours: format!("{} more than with an infinite timer, seed by seed", more.text()),
-            agreement: Agreement::of(more.mean <= 1.0),
+            grade: Grade::value(more.mean <= 1.0),
             sentence: "11 messages cannot force more than 11 checkpoints, and force almost that many even when \
                        cluster 1 takes only forced checkpoints."
                 .into(),
@@ -430,7 +430,7 @@ fn figure_8(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Inter
                 what: "forced checkpoints increase fast".into(),
                 published: "\"increases fast with the number of messages from cluster 1 to cluster 0\"".into(),
                 ours: format!("{} in both clusters with 11 messages, {} with 103", short(few), short(many)),
-                agreement: Agreement::of(grows && many > 2.0 * few),
+                grade: Grade::direction(grows && many > 2.0 * few),
                 sentence: format!("{} times as many; the mean grows with every step.", short(many / few)),
             },
             Finding {
@@ -443,7 +443,7 @@ fn figure_8(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Inter
                         format!("{} % of all messages between clusters at {} messages", share.text(), short(*x))
                     })
                     .unwrap_or_default(),
-                agreement: Agreement::of(points.last().is_some_and(|(x, runs)| {
+                grade: Grade::direction(points.last().is_some_and(|(x, runs)| {
                     of(runs, |it| both(it) / (145.0 + x)).mean > 0.5
                 })),
                 sentence: "A message forces a checkpoint unless another message has arrived in the same direction \
@@ -576,7 +576,7 @@ fn collection(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Int
                 what: "checkpoints in each cluster without garbage collection".into(),
                 published: "63".into(),
                 ours: format!("{} and {} (the initial one included)", stored(0).text(), stored(1).text()),
-                agreement: Agreement::of((60.0..=66.0).contains(&both.mean)),
+                grade: Grade::value((60.0..=66.0).contains(&both.mean)),
                 sentence: format!(
                     "The mean is {}, which means {} local states on every node, its own and those of a neighbour \
                      (126 in the paper).",
@@ -588,7 +588,7 @@ fn collection(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Int
                 what: "checkpoints just before a collection".into(),
                 published: "10 to 18".into(),
                 ours: format!("{} on average", short(before_mean.mean)),
-                agreement: Agreement::of(is_as_published(&before_mean, &published)),
+                grade: Grade::value(is_as_published(&before_mean, &published)),
                 sentence: format!(
                     "The mean of the paper's eight numbers is {}. They are single samples, which depend on the times \
                      of the messages. Twice the standard error of their mean is {}; the mean here agrees if it is \
@@ -601,7 +601,7 @@ fn collection(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Int
                 what: "checkpoints just after a collection".into(),
                 published: "2, always".into(),
                 ours: after.text(),
-                agreement: Agreement::Differs,
+                grade: Grade::value(after.least == 2.0 && after.most == 2.0),
                 sentence: "Fewer are kept here. A cluster needs only the checkpoint that it would roll back to if \
                            all clusters failed at once, and newer ones. Usually, it needs only the newest one, \
                            because a message forces a checkpoint just before it is delivered. The paper does not \
@@ -612,9 +612,13 @@ fn collection(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Int
                 what: "largest number of logged messages".into(),
                 published: "4 in both clusters".into(),
                 ours: format!("{} on one node, {} in one cluster", logged(true).text(), logged(false).text()),
-                agreement: Agreement::UnderSpecified,
+                grade: match [true, false].map(|it| Grade::sample(4.0, &logged(it))) {
+                    [Grade::Differs, Grade::Differs] => Grade::Differs,
+                    _ => Grade::ValueAgrees,
+                },
                 sentence: format!(
-                    "The paper does not state whose log it counts. On one node, the largest number is {} here on \
+                    "Agrees if 4 lies within twice the deviation of either count: the paper does not state whose log \
+                     it counts. On one node, the largest number is {} here on \
                      average, {} 4. In all logs of a cluster together, it is {}, because the 145 messages of ten \
                      hours are removed at most every two hours.",
                     short(logged(true).mean),
@@ -626,7 +630,7 @@ fn collection(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Int
                 what: "cost of a collection".into(),
                 published: "N-1 requests, N-1 answers, N-1 orders between clusters, and a broadcast in each".into(),
                 ours: if cost { "exactly this in every run".into() } else { "other numbers".into() },
-                agreement: Agreement::of(cost),
+                grade: Grade::value(cost),
                 sentence: "1 request, 1 answer and 1 order between the two clusters, and 99 messages within each.".into(),
             },
         ],
@@ -646,6 +650,7 @@ fn three_clusters(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>,
         [[30.0, 48.0, 54.0, 38.0], [50.0, 80.0, 78.0, 64.0], [50.0, 80.0, 78.0, 64.0]];
     let mut tables = Vec::new();
     let mut told = Vec::new();
+    let mut as_published = false;
     let mut after = Vec::new();
     for (count, name) in [(100, "three-clusters-100"), (200, "three-clusters-200")] {
         let mut files =
@@ -656,6 +661,10 @@ fn three_clusters(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>,
         let runs =
             runner.run(&format!("collection, three clusters, {count} per pair"), &federation(&files))?;
         let before = (1..=4).flat_map(|round| [0, 1, 2].map(|it| collected(&runs, round, it).0.mean));
+        as_published |= (0..3).all(|cluster| {
+            let ours = Spread::of((1..=4).map(|round| collected(&runs, round, cluster).0.mean));
+            is_as_published(&ours, &Spread::of(BEFORE[cluster]))
+        });
         told.push(format!("{} with {count} messages for each ordered pair", short(Spread::of(before).mean)));
         after.push(after_all(&runs));
         tables.push(Table {
@@ -681,8 +690,8 @@ fn three_clusters(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>,
                 what: "checkpoints just before a collection".into(),
                 published: "30 to 54 in cluster 0, 50 to 80 in the others".into(),
                 ours: told.join("; "),
-                agreement: Agreement::UnderSpecified,
-                sentence: "Neither reading yields the paper's difference between cluster 0 and the others: with the \
+                grade: Grade::value(as_published),
+                sentence: "Agrees if one reading gives the paper's mean in every cluster, within its precision. Neither yields the paper's difference between cluster 0 and the others: with the \
                     same number of messages for every pair, the clusters are alike. The paper does not state how the \
                     200 messages are divided among the pairs."
                     .into(),
@@ -691,7 +700,7 @@ fn three_clusters(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>,
                 what: "checkpoints just after a collection".into(),
                 published: "2, always".into(),
                 ours: format!("{} and {}", after[0].text(), after[1].text()),
-                agreement: Agreement::Differs,
+                grade: Grade::value(after.iter().any(|it| it.least == 2.0 && it.most == 2.0)),
                 sentence: format!(
                     "Fewer are kept here on average (at most {}), as with two clusters. A single cluster may need \
                      more than two if a chain of messages leads back to an older one.",

@@ -6,7 +6,7 @@ use faultline_history::Account;
 
 use crate::measures::Spread;
 
-use super::section::{Agreement, Cell, Finding, Section, Table};
+use super::section::{Cell, Finding, Grade, Section, Table};
 
 /// A small federation of two clusters of two processes each. The first cluster takes one checkpoint per
 /// second. The other takes only its initial checkpoint and those that messages from the first cluster force.
@@ -116,7 +116,7 @@ pub fn section(pairs: &[Pair]) -> Section {
         what: "numbers determined by the file".into(),
         published: String::new(),
         ours: if agree { "equal with every seed".into() } else { "not equal".into() },
-        agreement: measured(agree),
+        grade: measured(agree),
         sentence:
             "Messages by sending and receiving cluster; no forced checkpoints in the cluster that receives no \
              messages; no unforced checkpoint except the first in the cluster without a timer; no rollbacks."
@@ -130,7 +130,7 @@ pub fn section(pairs: &[Pair]) -> Section {
             what: timed.what.into(),
             published: String::new(),
             ours: format!("{} on processes, {} simulated", real.text(), simulated.text()),
-            agreement: measured(is_near),
+            grade: measured(is_near),
             sentence: format!(
                 "Depends on timing: the means differ by {} than a fifth of the simulated mean.",
                 if is_near { "no more" } else { "more" }
@@ -165,8 +165,8 @@ fn are_near(real: &Spread, simulated: &Spread) -> bool {
     real.is_near(simulated.mean, simulated.mean.abs() / 5.0)
 }
 
-fn measured(as_expected: bool) -> Agreement {
-    if as_expected { Agreement::Measured } else { Agreement::Differs }
+fn measured(as_expected: bool) -> Grade {
+    if as_expected { Grade::NotStated } else { Grade::Differs }
 }
 
 #[cfg(test)]
@@ -188,14 +188,14 @@ mod tests {
         Pair { seed: 1, real, simulated: told(5, 3, MESSAGES) }
     }
 
-    fn agreements(pairs: &[Pair]) -> Vec<Agreement> {
-        section(pairs).findings.iter().map(|it| it.agreement).collect()
+    fn grades(pairs: &[Pair]) -> Vec<Grade> {
+        section(pairs).findings.iter().map(|it| it.grade).collect()
     }
 
     #[test]
     fn counts_are_equal_and_means_are_near() {
         let pairs = [pair(told(5, 4, MESSAGES)), pair(told(4, 2, MESSAGES))];
-        assert_eq!(agreements(&pairs), [Agreement::Measured; 4]);
+        assert_eq!(grades(&pairs), [Grade::NotStated; 4]);
     }
 
     #[test]
@@ -203,7 +203,7 @@ mod tests {
         for seeds in [1, 10, 100] {
             let far = |it: u64| pair(told(if it == 0 { 5 } else { 8 }, 3, MESSAGES));
             let pairs: Vec<Pair> = (0..seeds + 2).map(far).collect();
-            assert_eq!(agreements(&pairs)[1], Agreement::Differs, "{seeds}");
+            assert_eq!(grades(&pairs)[1], Grade::Differs, "{seeds}");
         }
     }
 
@@ -212,8 +212,8 @@ mod tests {
         let mut lost = MESSAGES;
         lost[0][1] = 9;
         let pairs = [pair(told(6, 3, lost)), pair(told(7, 3, MESSAGES))];
-        use Agreement::{Differs, Measured};
-        assert_eq!(agreements(&pairs), [Differs, Differs, Measured, Measured]);
+        use Grade::{Differs, NotStated};
+        assert_eq!(grades(&pairs), [Differs, Differs, NotStated, NotStated]);
     }
 
     #[test]

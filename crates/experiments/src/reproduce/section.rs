@@ -35,38 +35,96 @@ pub struct Finding {
     /// Our result.
     pub ours: String,
     /// How the result relates to the paper.
-    pub agreement: Agreement,
+    pub grade: Grade,
     /// A sentence that explains the finding.
     pub sentence: String,
 }
 
 /// How a finding relates to the paper.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Agreement {
-    /// The finding agrees with the paper.
-    Agrees,
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Grade {
+    /// Our value lies within the tolerance or the interval that the finding states, or a rule holds exactly.
+    ValueAgrees,
+    /// The values differ, or the paper states none, but they point in the same direction. Contains our value divided by
+    /// the paper's if both are known.
+    DirectionAgrees(Option<f64>),
+    /// The difference on which the claim rests is smaller than the uncertainty of our runs.
+    Inseparable,
     /// The finding differs from the paper.
     Differs,
-    /// The paper does not specify the experiment well enough to reproduce it.
-    UnderSpecified,
-    /// The paper has no such measurement.
-    Measured,
+    /// The paper states no value or direction to compare with, or not enough about the experiment.
+    NotStated,
 }
 
-impl Agreement {
-    /// Returns the words for a report.
-    pub fn text(self) -> &'static str {
-        match self {
-            Agreement::Agrees => "agrees",
-            Agreement::Differs => "differs",
-            Agreement::UnderSpecified => "under-specified",
-            Agreement::Measured => "measured",
+impl Grade {
+    /// How far our value may be from a value or a maximum that the paper measured, relative to the paper's, for the
+    /// value to agree.
+    pub const TOLERANCE: f64 = 0.2;
+
+    /// The least difference between two means that is material, relative to the greater: the simulator's model of costs
+    /// is not precise enough for smaller ones.
+    pub const MATERIAL: f64 = 0.005;
+
+    /// The names of all grades, in the order of the counts on a page.
+    pub const NAMES: [&str; 5] =
+        ["value agrees", "direction agrees", "cannot be told apart", "differs", "not stated"];
+
+    /// Grades a value or a rule that the paper states: `agrees` tells whether ours is within the stated tolerance.
+    pub fn value(agrees: bool) -> Grade {
+        if agrees { Grade::ValueAgrees } else { Grade::Differs }
+    }
+
+    /// Grades a direction or the shape of a curve, for which the paper states no number.
+    pub fn direction(agrees: bool) -> Grade {
+        if agrees { Grade::DirectionAgrees(None) } else { Grade::Differs }
+    }
+
+    /// Grades a maximum that the paper measured. If ours is far below, only the direction agrees.
+    pub fn at_most(ours: f64, published: f64) -> Grade {
+        if ours > published {
+            Grade::Differs
+        } else if ours >= published * (1.0 - Grade::TOLERANCE) {
+            Grade::ValueAgrees
+        } else {
+            Grade::DirectionAgrees(Some(ours / published))
         }
     }
 
-    /// Returns [`Agreement::Agrees`] or [`Agreement::Differs`].
-    pub fn of(agrees: bool) -> Agreement {
-        if agrees { Agreement::Agrees } else { Agreement::Differs }
+    /// Grades the claim that one mean is less than another, given our runs of both. The means cannot be told apart if
+    /// there is only one run of either, or if they differ by no more than their uncertainty or [`Self::MATERIAL`].
+    pub fn less(smaller: &Spread, larger: &Spread) -> Grade {
+        let difference = larger.mean - smaller.mean;
+        let uncertainty = smaller.uncertainty().hypot(larger.uncertainty());
+        let least = uncertainty.max(Grade::MATERIAL * larger.mean.abs().max(smaller.mean.abs()));
+        match smaller.runs.min(larger.runs) > 1 && difference.abs() > least {
+            true => Grade::direction(difference > 0.0),
+            false => Grade::Inseparable,
+        }
+    }
+
+    /// Grades a single run of the paper, given ours: the value agrees if about 95 % of our runs are as far from their
+    /// mean.
+    pub fn sample(published: f64, ours: &Spread) -> Grade {
+        Grade::value(ours.is_near(published, 2.0 * ours.deviation))
+    }
+
+    /// Returns the name of the grade.
+    pub fn name(self) -> &'static str {
+        Grade::NAMES[match self {
+            Grade::ValueAgrees => 0,
+            Grade::DirectionAgrees(_) => 1,
+            Grade::Inseparable => 2,
+            Grade::Differs => 3,
+            Grade::NotStated => 4,
+        }]
+    }
+
+    /// Returns the words for a report: the name, and the factor between the two values if there is one.
+    pub fn text(self) -> String {
+        match self {
+            Grade::DirectionAgrees(Some(factor)) => format!("{} (factor {})", self.name(), short(factor)),
+            _ => self.name().to_owned(),
+        }
     }
 }
 
@@ -166,6 +224,30 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_far_below_a_published_maximum_agrees_only_in_its_direction() {
+        assert_eq!(Grade::at_most(5.8, 5.7), Grade::Differs);
+        assert_eq!(Grade::at_most(4.6, 5.7), Grade::ValueAgrees);
+        assert_eq!(Grade::at_most(0.5, 5.0).text(), "direction agrees (factor 0.1)");
+    }
+
+    #[test]
+    fn means_closer_than_their_uncertainty_cannot_be_told_apart() {
+        let around = |mean: f64| Spread::of([mean - 1.0, mean, mean + 1.0]);
+        assert_eq!(Grade::less(&around(206.0), &around(206.1)), Grade::Inseparable);
+        assert_eq!(Grade::less(&around(200.0), &around(206.0)), Grade::DirectionAgrees(None));
+        assert_eq!(Grade::less(&around(206.0), &around(200.0)), Grade::Differs);
+        assert_eq!(Grade::less(&Spread::of([206.0; 3]), &Spread::of([206.1; 3])), Grade::Inseparable);
+        assert_eq!(Grade::less(&Spread::of([1.0]), &Spread::of([9.0])), Grade::Inseparable, "one run each");
+    }
+
+    #[test]
+    fn a_single_run_of_the_paper_is_compared_with_the_deviation_of_our_runs() {
+        let ours = Spread::of([9.0, 10.0, 11.0]);
+        assert_eq!(Grade::sample(8.0, &ours), Grade::ValueAgrees);
+        assert_eq!(Grade::sample(7.9, &ours), Grade::Differs);
+    }
 
     #[test]
     fn a_spread_has_four_columns_in_a_file() {

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::sync::atomic::AtomicBool;
 
 use faultline_experiments::reproduce::cck::costs::MeasuredTasks;
-use faultline_experiments::reproduce::{Agreement, Cell, Settings, cck, page};
+use faultline_experiments::reproduce::{Cell, Grade, Settings, cck, page};
 use faultline_experiments::stored::{ResultStore, RunProgress, StoredResult};
 
 #[test]
@@ -37,7 +37,7 @@ fn every_figure_is_repeated_and_every_run_passes() {
     );
     assert!(done.sections.iter().all(|it| !it.findings.is_empty() && !it.tables.is_empty()));
     let messages = &done.sections[0].findings[0];
-    assert_eq!(messages.agreement, Agreement::Agrees, "{messages:?}");
+    assert_eq!(messages.grade, Grade::ValueAgrees, "{messages:?}");
     assert!(messages.ours.starts_with("588 instead of 2400"), "{messages:?}");
     // A simulated run takes about as long as its tasks, executed one after another on one process.
     let times = &done.sections[7].tables[0];

@@ -4,7 +4,7 @@
 use super::{Planned, times, watch};
 use crate::measures::{Spread, short};
 use crate::reproduce::chart::{Chart, Series};
-use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
+use crate::reproduce::section::{Cell, Figure, Finding, Grade, Section, Table};
 use crate::reproduce::{ExperimentRunner, Interrupted};
 
 /// Returns the number of channels between the blocks of a grid, where each block sends to its neighbours.
@@ -49,7 +49,7 @@ pub(super) fn messages(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Sect
             what: "messages of a checkpoint".into(),
             published: "O(N V) with V neighbours, instead of O(N²)".into(),
             ours: format!("{} instead of {} with {} processes", last[0], last[1], n[0] * n[1]),
-            agreement: Agreement::of(is_exact),
+            grade: Grade::value(is_exact),
             sentence: "Agrees if every checkpoint of every run required exactly the number of messages \
                        that the formulas give.".into(),
         }],
@@ -117,8 +117,8 @@ pub(super) fn one_server(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Se
                 what: "state of a process with 2000 tasks".into(),
                 published: "about 300 KB".into(),
                 ours: format!("{} KB", short(last_bytes / 1e3)),
-                agreement: Agreement::of((200.0..450.0).contains(&(last_bytes / 1e3))),
-                sentence: "Each block has four particles, so that a task is as small as the paper's.".into(),
+                grade: Grade::value((last_bytes / 3e5 - 1.0).abs() <= Grade::TOLERANCE),
+                sentence: "Agrees within a fifth. Each block has four particles, so that a task is as small as the paper's.".into(),
             });
             let (count, wire) =
                 (counts[counts.len() - 1], last_bytes * f64::from(counts[counts.len() - 1]) / WIRE / 1e3);
@@ -131,7 +131,7 @@ pub(super) fn one_server(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Se
                     short(wire),
                     short(last.mean)
                 ),
-                agreement: Agreement::of(wire / last.mean > 0.5),
+                grade: Grade::direction(wire / last.mean > 0.5),
                 sentence: "Agrees if more than half of the time is spent on the server's wire.".into(),
             });
         }
@@ -170,7 +170,7 @@ pub(super) fn one_server(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Se
 
 /// Compares the slopes of a curve below and above this number of processes. There is a break if the curve is at least a
 /// quarter steeper above it.
-fn break_at(processes: u32, points: &[(f64, Spread)]) -> (String, Agreement) {
+fn break_at(processes: u32, points: &[(f64, Spread)]) -> (String, Grade) {
     let place = points.iter().position(|it| it.0 == f64::from(processes));
     let slope = |from: &(f64, Spread), to: &(f64, Spread)| (to.1.mean - from.1.mean) / (to.0 - from.0);
     match place.map(|it| (&points[..=it], &points[it..])) {
@@ -180,9 +180,9 @@ fn break_at(processes: u32, points: &[(f64, Spread)]) -> (String, Agreement) {
             let found = if has_break { "a break" } else { "no break" };
             let text =
                 format!("{found}: {} ms for each process below, {} ms above", short(below), short(above));
-            (text, Agreement::of(has_break))
+            (text, Grade::direction(has_break))
         }
-        _ => (format!("no slope below or above {processes} processes"), Agreement::UnderSpecified),
+        _ => (format!("no slope below or above {processes} processes"), Grade::NotStated),
     }
 }
 
@@ -249,10 +249,10 @@ pub(super) fn many_servers(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<
                 what: format!("{greatest} processes, {} servers", servers[1]),
                 published: "less than 230 ms (240 processes, 60 servers)".into(),
                 ours: format!("{} ms", short(last(&many))),
-                agreement: if runner.is_quick() {
-                    Agreement::UnderSpecified
+                grade: if runner.is_quick() {
+                    Grade::NotStated
                 } else {
-                    Agreement::of(last(&many) < 230.0)
+                    Grade::at_most(last(&many), 230.0)
                 },
                 sentence: "Four states of 2 MB take 64 ms on the wire. The rest of the published time was spent in \
                            processors and software, which take no time here."
@@ -262,7 +262,7 @@ pub(super) fn many_servers(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<
                 what: format!("slope at {full} processes, {} servers", servers[0]),
                 published: "a break at 80 processes with 20 servers, four for each server".into(),
                 ours: slopes,
-                agreement: has_break,
+                grade: has_break,
                 sentence: "Agrees if the curve is at least a quarter steeper above four processes for each server. A \
                            server here receives its states sequentially and at the same rate, however many there are."
                     .into(),
@@ -271,7 +271,7 @@ pub(super) fn many_servers(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<
                 what: format!("{} servers instead of {}", servers[0], servers[1]),
                 published: "the servers are congested".into(),
                 ours: format!("{} times as long with {greatest} processes", short(ratio)),
-                agreement: Agreement::of((0.7 * expected..1.3 * expected).contains(&ratio)),
+                grade: Grade::direction((0.7 * expected..1.3 * expected).contains(&ratio)),
                 sentence: format!(
                     "Agrees if the servers are the bottleneck: the time then grows with the number of processes for \
                      each server, which is {} times as large.",
@@ -309,11 +309,11 @@ mod tests {
             values.iter().map(|(x, y)| (*x, Spread::of([*y]))).collect()
         };
         let straight = break_at(80, &curve(&[(20.0, 16.0), (80.0, 64.0), (240.0, 192.0)]));
-        assert_eq!(straight.1, Agreement::of(false));
+        assert_eq!(straight.1, Grade::direction(false));
         assert_eq!(straight.0, "no break: 0.8 ms for each process below, 0.8 ms above");
         let broken = break_at(80, &curve(&[(20.0, 16.0), (80.0, 64.0), (240.0, 512.0)]));
-        assert_eq!(broken.1, Agreement::of(true));
+        assert_eq!(broken.1, Grade::direction(true));
         assert_eq!(broken.0, "a break: 0.8 ms for each process below, 2.8 ms above");
-        assert_eq!(break_at(80, &curve(&[(80.0, 64.0), (240.0, 192.0)])).1, Agreement::UnderSpecified);
+        assert_eq!(break_at(80, &curve(&[(80.0, 64.0), (240.0, 192.0)])).1, Grade::NotStated);
     }
 }

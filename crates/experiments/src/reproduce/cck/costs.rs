@@ -10,7 +10,7 @@ use super::{Planned, watch};
 use crate::compare::Made;
 use crate::measures::{Spread, short};
 use crate::reproduce::hydee::parse;
-use crate::reproduce::section::{Agreement, Cell, Finding, Section, Table};
+use crate::reproduce::section::{Cell, Finding, Grade, Section, Table};
 use crate::reproduce::{ExperimentRunner, Interrupted, RunRequest};
 
 /// The programs whose tasks are measured. One process runs all blocks, so that no task waits for another process.
@@ -152,7 +152,7 @@ pub(super) fn measured(
             what: "simulated run time with measured task times".into(),
             published: String::new(),
             ours: format!("within {} % of the real run time", short(furthest)),
-            agreement: Agreement::Measured,
+            grade: Grade::NotStated,
             sentence: "The greatest difference of any program.".into(),
         }],
         figures: Vec::new(),

@@ -3,7 +3,7 @@
 use super::{Planned, watch};
 use crate::measures::{Spread, short};
 use crate::reproduce::chart::{Chart, Series};
-use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
+use crate::reproduce::section::{Cell, Figure, Finding, Grade, Section, Table};
 use crate::reproduce::{ExperimentRunner, Interrupted};
 
 /// The duration of a task, in milliseconds. It is short because a process saves its state only after its
@@ -91,7 +91,7 @@ fn judge(points: &[(f64, Spread)]) -> (Finding, Option<String>) {
         published: format!("less than {PUBLISHED} % below {BOUNDED} Hz"),
         ours: most
             .map_or_else(|| "not run".to_owned(), |it| format!("at most {} % below {BOUNDED} Hz", short(it))),
-        agreement: most.map_or(Agreement::UnderSpecified, |it| Agreement::of(it < PUBLISHED)),
+        grade: most.map_or(Grade::NotStated, |it| Grade::at_most(it, PUBLISHED)),
         sentence: format!(
             "Compared with the run without checkpoints that has the same seed. Coordinating and copying a state take no \
              processor time here, so the goal is {GOAL} %."
@@ -109,13 +109,16 @@ mod tests {
         let judged = |overheads: &[(f64, f64)]| {
             let points: Vec<_> = overheads.iter().map(|(hz, it)| (*hz, Spread::of([*it]))).collect();
             let (finding, missed) = judge(&points);
-            (finding.agreement, finding.ours, missed.is_some())
+            (finding.grade, finding.ours, missed.is_some())
         };
         // Overheads at higher frequencies do not count.
         let found = judged(&[(0.02, 0.1), (0.05, 0.25), (0.1, 7.0)]);
-        assert_eq!(found, (Agreement::of(true), "at most 0.25 % below 0.1 Hz".into(), false));
-        assert_eq!(judged(&[(0.05, 0.6)]), (Agreement::of(true), "at most 0.6 % below 0.1 Hz".into(), true));
-        assert_eq!(judged(&[(0.05, 1.0)]), (Agreement::of(false), "at most 1 % below 0.1 Hz".into(), true));
-        assert_eq!(judged(&[(0.1, 0.1)]), (Agreement::UnderSpecified, "not run".into(), false));
+        assert_eq!(found, (Grade::DirectionAgrees(Some(0.25)), "at most 0.25 % below 0.1 Hz".into(), false));
+        assert_eq!(
+            judged(&[(0.05, 0.6)]),
+            (Grade::DirectionAgrees(Some(0.6)), "at most 0.6 % below 0.1 Hz".into(), true)
+        );
+        assert_eq!(judged(&[(0.05, 1.01)]), (Grade::Differs, "at most 1.01 % below 0.1 Hz".into(), true));
+        assert_eq!(judged(&[(0.1, 0.1)]), (Grade::NotStated, "not run".into(), false));
     }
 }

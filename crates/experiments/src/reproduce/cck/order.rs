@@ -7,7 +7,7 @@ use super::required::{redone, spread, with_failure};
 use super::{Planned, watch};
 use crate::measures::{Spread, short};
 use crate::reproduce::chart::{Chart, Series};
-use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
+use crate::reproduce::section::{Cell, Figure, Finding, Grade, Section, Table};
 use crate::reproduce::{ExperimentRunner, Interrupted};
 
 pub(super) fn order(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
@@ -73,9 +73,9 @@ pub(super) fn order(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section
                 short(100.0 * last_with_tasks(&series[1])),
                 short(100.0 * last_with_tasks(&series[0]))
             ),
-            agreement: match is_short {
-                true => Agreement::of(last_with_tasks(&series[1]) < last_with_tasks(&series[0])),
-                false => Agreement::Measured,
+            grade: match is_short {
+                true => Grade::direction(last_with_tasks(&series[1]) < last_with_tasks(&series[0])),
+                false => Grade::NotStated,
             },
             sentence: match is_short {
                 true => "The window is short relative to the width of a partition: most tasks contribute to no \

@@ -6,7 +6,7 @@ use super::observed::Redone;
 use super::{Planned, Watched, watch};
 use crate::measures::{Spread, short};
 use crate::reproduce::chart::{Chart, Series};
-use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
+use crate::reproduce::section::{Cell, Figure, Finding, Grade, Section, Table};
 use crate::reproduce::{ExperimentRunner, Interrupted};
 
 /// The number of iterations from one checkpoint to the next.
@@ -79,7 +79,7 @@ pub(super) fn required(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Sect
     let n = grid[0] * grid[1];
     let is_quick = runner.is_quick();
     // With few processes, all of them are near the failed one.
-    let judged = |agrees| if is_quick { Agreement::Measured } else { Agreement::of(agrees) };
+    let judged = |agrees| if is_quick { Grade::NotStated } else { Grade::direction(agrees) };
     let section = Section {
         id: "required",
         title: "Re-execution".into(),
@@ -101,14 +101,14 @@ pub(super) fn required(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Sect
                     short(means[0]),
                     short(means[2])
                 ),
-                agreement: judged(means[0] <= 20.0),
+                grade: judged(means[0] <= 20.0),
                 sentence: format!("The mean over failures after {} to {} iterations. Up to 20 % counts as agreement.", iterations[0], iterations[iterations.len() - 1]),
             },
             Finding {
                 what: "processes that re-execute nothing".into(),
                 published: "the number of processes that take part is small, and may be constant".into(),
                 ours: format!("{} %, {} % with values in memory", short(means[1]), short(means[3])),
-                agreement: judged(means[1] >= MOSTLY_IDLE),
+                grade: judged(means[1] >= MOSTLY_IDLE),
                 sentence: format!(
                     "The share of the processes that have not failed. At least {MOSTLY_IDLE} % counts as agreement, \
                      which is reached for periods of up to {} iterations, or up to {} with values in memory.",
@@ -203,7 +203,7 @@ fn neighbours(runner: &mut ExperimentRunner<'_, '_>) -> Result<Section, Interrup
                 short(100.0 * means[0].1),
                 short(100.0 * means[1].1)
             ),
-            agreement: Agreement::of(means[0].1 < 0.5),
+            grade: Grade::direction(means[0].1 < 0.5),
             sentence: format!(
                 "These shares are for a failure half an iteration after the first iteration. Over all failures, \
                  they are {} % and {} %.",

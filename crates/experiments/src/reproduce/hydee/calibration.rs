@@ -6,7 +6,7 @@ use faultline_clustering::patterns::Pattern;
 
 use crate::compare::Costs;
 use crate::measures::{Spread, short};
-use crate::reproduce::section::{Agreement, Cell, Finding, Section, Table};
+use crate::reproduce::section::{Cell, Finding, Grade, Section, Table};
 use crate::reproduce::{ExperimentRunner, Interrupted};
 
 use super::ping_pong::{CROWD, HalfRoundTrips, SIZES, Setting, median};
@@ -186,7 +186,7 @@ pub(super) fn section(
                 added(Setting::Piggyback),
                 added(Setting::Logging)
             ),
-            agreement: Agreement::Measured,
+            grade: Grade::NotStated,
             sentence:
                 "Each run of ping-pong is compared with the preceding run without a protocol. The values are the \
                  mean and the range."
@@ -196,7 +196,7 @@ pub(super) fn section(
             what: "predicted time of a run that only exchanges messages".into(),
             published: String::new(),
             ours: format!("at most {} % error", short(f64::abs(furthest))),
-            agreement: Agreement::Measured,
+            grade: Grade::NotStated,
             sentence: format!(
                 "The simulator charges the message cost that was measured while {CROWD} processes ran ping-pong \
                  in pairs, and lets all processes share this machine's cores, as those processes did. The prediction \
@@ -208,7 +208,7 @@ pub(super) fn section(
             what: "overhead under HydEE".into(),
             published: String::new(),
             ours: overheads.join("; "),
-            agreement: Agreement::Measured,
+            grade: Grade::NotStated,
             sentence: "These runs only send and receive, so this is an upper bound on the overhead.".into(),
         },
     ];

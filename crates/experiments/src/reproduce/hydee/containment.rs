@@ -6,7 +6,7 @@ use faultline_core::{ClusterId, Span};
 use crate::compare::Costs;
 use crate::measures::{Spread, short};
 use crate::reproduce::chart::{Chart, Series};
-use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
+use crate::reproduce::section::{Cell, Figure, Finding, Grade, Section, Table};
 use crate::reproduce::{ExperimentRunner, Interrupted};
 use crate::simulate::simulate;
 
@@ -151,7 +151,7 @@ pub(super) fn containment(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<S
             what: "only the failed cluster rolls back".into(),
             published: "one failure rolls back one cluster".into(),
             ours: if contained { "in every run".into() } else { "not in every run".into() },
-            agreement: Agreement::of(contained),
+            grade: Grade::value(contained),
             sentence: "Counts the processes that restored a state, as observed by the driver rather than as reported \
                 by the protocol."
                 .into(),
@@ -163,7 +163,7 @@ pub(super) fn containment(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<S
                 "{} % of that under global checkpoints",
                 short(share(mean(&|it| it.hydee.undone.mean), mean(&|it| it.global.undone.mean)))
             ),
-            agreement: Agreement::UnderSpecified,
+            grade: Grade::direction(mean(&|it| it.hydee.undone.mean) < mean(&|it| it.global.undone.mean)),
             sentence: "In process-seconds, over all kernels and positions. Processes that do not roll back wait \
                        for those that do, if they depend on them."
                 .into(),
@@ -172,7 +172,7 @@ pub(super) fn containment(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<S
             what: "time to recover".into(),
             published: String::new(),
             ours: format!("{} s, global checkpoints {} s", short(recovers), short(recovers_globally)),
-            agreement: Agreement::Measured,
+            grade: Grade::NotStated,
             sentence: format!(
                 "From the failure until the last rolled-back process resumes, including detection and restart, \
                  which take the same time under both protocols. In {no_slower} of {} settings, HydEE is no slower.",
@@ -187,7 +187,7 @@ pub(super) fn containment(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<S
                 short(mean(&|it| it.hydee.process_seconds(it.processes))),
                 short(mean(&|it| it.global.process_seconds(it.processes)))
             ),
-            agreement: Agreement::Measured,
+            grade: Grade::NotStated,
             sentence: "The additional time of the run, multiplied by the number of processes. In kernels where \
                        all processes depend on each other, all soon wait for the failed cluster, so \
                        containment saves work and energy rather than time."
@@ -289,7 +289,11 @@ fn depth(runner: &mut ExperimentRunner<'_, '_>) -> Result<Section, Interrupted> 
                 what: "additional time of a run with a failure".into(),
                 published: "recovering some processes is faster than recovering all (introduction); not evaluated".into(),
                 ours: format!("{} that under global checkpoints", range(&hydee)),
-                agreement: Agreement::of(hydee.most <= NO_SLOWER),
+                grade: match hydee.mean {
+                    _ if hydee.most > NO_SLOWER => Grade::Differs,
+                    mean if mean < 2.0 - NO_SLOWER => Grade::DirectionAgrees(None),
+                    _ => Grade::Inseparable,
+                },
                 sentence: "The failed cluster re-executes phase by phase: processes that were in different phases at \
                     the same time wait for each other."
                     .into(),
@@ -298,7 +302,7 @@ fn depth(runner: &mut ExperimentRunner<'_, '_>) -> Result<Section, Interrupted> 
                 what: "the same without phases".into(),
                 published: String::new(),
                 ours: format!("{} under SPBC", range(&spbc)),
-                agreement: Agreement::Measured,
+                grade: Grade::NotStated,
                 sentence: "SPBC (Ropars and others, 2013) orders re-sent messages only by channel, which every \
                     send-deterministic program allows."
                     .into(),

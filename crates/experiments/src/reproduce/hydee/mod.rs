@@ -227,11 +227,11 @@ mod tests {
         let ids: Vec<&str> = done.sections.iter().map(|it| it.id).collect();
         assert_eq!(ids, ["ping-pong", "calibration", "overhead", "containment", "depth", "real"]);
         let contained = &done.sections[3].findings[0];
-        assert_eq!(contained.agreement, super::super::Agreement::Agrees, "{contained:?}");
+        assert_eq!(contained.grade, super::super::Grade::ValueAgrees, "{contained:?}");
         let beside = &done.sections[5].findings;
         assert_eq!(
-            (beside[0].agreement, beside[1].ours.as_str()),
-            (super::super::Agreement::Agrees, "at most 0 % error")
+            (beside[0].grade, beside[1].ours.as_str()),
+            (super::super::Grade::ValueAgrees, "at most 0 % error")
         );
         // With the stored results, the second reproduction gives the same result, and simulates nothing.
         let mut nothing = |it: &StoredResult| panic!("{} was simulated again", it.setting);

@@ -4,7 +4,7 @@ use faultline_clustering::patterns::Pattern;
 
 use crate::compare::Costs;
 use crate::measures::{Spread, short};
-use crate::reproduce::section::{Agreement, Cell, Finding, Section, Table};
+use crate::reproduce::section::{Cell, Finding, Grade, Section, Table};
 use crate::reproduce::{ExperimentRunner, Interrupted};
 
 use super::calibration::Calibration;
@@ -99,7 +99,7 @@ pub(super) fn overhead(
             what: "execution time without failures and without checkpoints".into(),
             published: "overhead is at most 1.25 % (2 % in the introduction)".into(),
             ours: format!("at most {} %", short(most(0))),
-            agreement: Agreement::of(most(0) <= PUBLISHED_PERCENT),
+            grade: Grade::at_most(most(0), PUBLISHED_PERCENT),
             sentence: "In the simulation, every message keeps its processes busy for the time that ping-pong measured \
                        without a protocol, with piggybacked data, or with logging. Piggybacked data also takes \
                        time on the links."
@@ -109,7 +109,7 @@ pub(super) fn overhead(
             what: "all messages logged".into(),
             published: "could induce a small overhead; partial logging is beneficial (figure 6, no numbers)".into(),
             ours: format!("on average {} % longer; under HydEE, {} %", short(mean(1)), short(mean(0))),
-            agreement: Agreement::UnderSpecified,
+            grade: Grade::direction(mean(1) > mean(0)),
             sentence: "Full logging: every process counts as a cluster, and every message costs what ping-pong \
                 measured between two clusters. The table shows the share of bytes that are logged in memory."
                 .into(),
@@ -118,7 +118,7 @@ pub(super) fn overhead(
             what: "a checkpoint every second".into(),
             published: String::new(),
             ours: format!("HydEE {} % longer on average, global checkpoints {} %", short(mean(2)), short(mean(3))),
-            agreement: Agreement::Measured,
+            grade: Grade::NotStated,
             sentence: "Every process writes 1 MiB to its own disk, so that no process waits for a shared one. The \
                 paper's figure does not include checkpoints."
                 .into(),

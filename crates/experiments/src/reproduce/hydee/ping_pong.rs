@@ -8,7 +8,7 @@ use faultline_trace::Trace;
 
 use crate::measures::Spread;
 use crate::reproduce::chart::{Chart, Series};
-use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
+use crate::reproduce::section::{Cell, Figure, Finding, Grade, Section, Table};
 
 use super::{HYDEE_CALM, UNPROTECTED};
 
@@ -143,7 +143,7 @@ pub fn section(played: &[HalfRoundTrips]) -> Section {
             what: "latency with piggybacked data".into(),
             published: "a small overhead, and only for small messages (figure 5, no numbers)".into(),
             ours: format!("{} % up to 1 KiB, {} % above", slower_small.text(), slower_large.text()),
-            agreement: Agreement::of(slower_small.mean <= SMALL && slower_large.mean <= EQUIVALENT),
+            grade: Grade::direction(slower_small.mean <= SMALL && slower_large.mean <= EQUIVALENT),
             sentence: format!(
                 "Both processes are in one cluster. The fastest run is compared with the fastest run without a \
                  protocol. Up to {SMALL} % is considered small, and up to {EQUIVALENT} % no overhead. Here, the time \
@@ -155,7 +155,7 @@ pub fn section(played: &[HalfRoundTrips]) -> Section {
             what: "latency with logging".into(),
             published: "equivalent".into(),
             ours: format!("{} %", logging.text()),
-            agreement: Agreement::of(logging.mean.abs() <= EQUIVALENT),
+            grade: Grade::value(logging.mean.abs() <= EQUIVALENT),
             sentence: format!(
                 "The mean over all lengths, and the range. Up to {EQUIVALENT} % is considered equivalent. A log entry \
                  shares the bytes that are sent: nothing is copied."
@@ -220,21 +220,21 @@ mod tests {
 
     #[test]
     fn a_negligible_cost_agrees_and_a_large_one_differs() {
-        let agreements = |logging: f64| {
+        let grades = |logging: f64| {
             let all = [
                 played(Setting::Native, 20.0),
                 played(Setting::Piggyback, 21.0),
                 played(Setting::Logging, logging),
             ];
-            section(&all).findings.iter().map(|it| it.agreement).collect::<Vec<_>>()
+            section(&all).findings.iter().map(|it| it.grade).collect::<Vec<_>>()
         };
-        assert_eq!(agreements(21.2), [Agreement::Agrees; 2]);
-        assert_eq!(agreements(60.0), [Agreement::Agrees, Agreement::Differs]);
+        assert_eq!(grades(21.2), [Grade::DirectionAgrees(None), Grade::ValueAgrees]);
+        assert_eq!(grades(60.0), [Grade::DirectionAgrees(None), Grade::Differs]);
     }
 
     #[test]
     fn overhead_agrees_only_if_it_is_small_and_limited_to_small_messages() {
-        let agreement = |small: f64, large: f64| {
+        let grade = |small: f64, large: f64| {
             let factor = |size: u32| if size <= 1 << 10 { small } else { large };
             let under = |setting, factor: &dyn Fn(u32) -> f64| HalfRoundTrips {
                 setting,
@@ -245,11 +245,11 @@ mod tests {
                 under(Setting::Piggyback, &factor),
                 under(Setting::Logging, &factor),
             ];
-            section(&all).findings[0].agreement
+            section(&all).findings[0].grade
         };
-        assert_eq!(agreement(1.2, 1.02), Agreement::Agrees);
-        assert_eq!(agreement(1.6, 1.02), Agreement::Differs);
-        assert_eq!(agreement(1.2, 1.15), Agreement::Differs);
+        assert_eq!(grade(1.2, 1.02), Grade::DirectionAgrees(None));
+        assert_eq!(grade(1.6, 1.02), Grade::Differs);
+        assert_eq!(grade(1.2, 1.15), Grade::Differs);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use crate::compare::{Costs, Made};
 use crate::measures::short;
-use crate::reproduce::section::{Agreement, Cell, Finding, Section, Table};
+use crate::reproduce::section::{Cell, Finding, Grade, Section, Table};
 use crate::reproduce::{ExperimentRunner, Interrupted, RunRequest};
 
 use super::calibration::Predicted;
@@ -157,14 +157,14 @@ pub(super) fn section(
                 } else {
                     "not the same in every run (see the table)".into()
                 },
-                agreement: Agreement::of(as_expected),
+                grade: Grade::value(as_expected),
                 sentence: "Counts the processes that restored a state.".into(),
             },
             Finding {
                 what: "cost of the failure, simulated compared with real".into(),
                 published: String::new(),
                 ours: format!("at most {} % error", short(f64::abs(furthest))),
-                agreement: Agreement::Measured,
+                grade: Grade::NotStated,
                 sentence: format!(
                     "Additional time of the run; {}. Starting a process takes longer here than the simulator \
                      charges.",

@@ -3,7 +3,7 @@
 use super::{Program, UNPROTECTED, longer, of, sel, tic};
 use crate::measures::{Spread, short};
 use crate::reproduce::chart::{Chart, Series};
-use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
+use crate::reproduce::section::{Cell, Figure, Finding, Grade, Section, Table};
 use crate::reproduce::{ExperimentRunner, Interrupted};
 
 /// The largest difference between protocols that the paper reports, in percent, with [`PROCESSORS`] processors.
@@ -90,7 +90,7 @@ fn times(sizes: &[u32], ways: &[Way]) -> Section {
                 what: "the program scales under every protocol".into(),
                 published: "scales with the number of processors for all protocols".into(),
                 ours: format!("at least {} % of a linear speed-up", short(efficiency)),
-                agreement: Agreement::of(efficiency >= 80.0),
+                grade: Grade::direction(efficiency >= 80.0),
                 sentence: format!(
                     "From {} to {} places, under the protocol that scales least.",
                     sizes[0],
@@ -101,7 +101,7 @@ fn times(sizes: &[u32], ways: &[Way]) -> Section {
                 what: "difference between protocols".into(),
                 published: format!("at most {PUBLISHED_PERCENT} %, with {PROCESSORS} processors"),
                 ours: format!("at most {} %", short(largest)),
-                agreement: Agreement::of(largest <= PUBLISHED_PERCENT),
+                grade: Grade::at_most(largest, PUBLISHED_PERCENT),
                 sentence: "The largest mean over all sizes. Only thieves wait for checkpoints; a place never stops \
                     running tasks for one."
                     .into(),
@@ -110,7 +110,7 @@ fn times(sizes: &[u32], ways: &[Way]) -> Section {
                 what: "overhead of TIC with a checkpoint every 5 s".into(),
                 published: String::new(),
                 ours: format!("at most {} %", short(five)),
-                agreement: Agreement::Measured,
+                grade: Grade::NotStated,
                 sentence: format!(
                     "{} {AIM_PERCENT} %, this project's goal.",
                     if five <= AIM_PERCENT { "Below" } else { "Above" }
@@ -179,7 +179,7 @@ fn volume(sizes: &[u32], ways: &[Way]) -> Section {
                     short(five.mean),
                     short(twenty.mean)
                 ),
-                agreement: Agreement::of(one.most < 100.0 && five.most < 100.0 && twenty.most < 100.0),
+                grade: Grade::direction(one.most < 100.0 && five.most < 100.0 && twenty.most < 100.0),
                 sentence: "SEL's volume grows with the number of tasks, TIC's with the run time, the number of \
                     thefts, and the size of the graphs. A program with more data in its graphs has larger \
                     checkpoints, but also larger events."
@@ -189,14 +189,14 @@ fn volume(sizes: &[u32], ways: &[Way]) -> Section {
                 what: "TIC's volume falls with the period".into(),
                 published: "most visible for larger periods".into(),
                 ours: if falls { "for every size" } else { "not for every size" }.into(),
-                agreement: Agreement::of(falls),
+                grade: Grade::direction(falls),
                 sentence: "With long periods, only the checkpoints that thefts force remain.".into(),
             },
             Finding {
                 what: "TIC's volume by number of processors".into(),
                 published: "relatively constant".into(),
                 ours: format!("multiplied by {} from {} to {} places", short(growth), sizes[0], sizes[last]),
-                agreement: Agreement::of((0.5..=2.0).contains(&growth)),
+                grade: Grade::direction((0.5..=2.0).contains(&growth)),
                 sentence: "With a period of 1 s. More places take more checkpoints per second, but for fewer \
                            seconds, and the number of thefts increases."
                     .into(),

@@ -3,7 +3,7 @@
 use super::{OUTAGE_SECONDS, Program, UNPROTECTED, again, fit, longer, of, sel, tic};
 use crate::measures::{Spread, short};
 use crate::reproduce::chart::{Chart, Series};
-use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
+use crate::reproduce::section::{Cell, Figure, Finding, Grade, Section, Table};
 use crate::reproduce::{ExperimentRunner, Interrupted};
 
 /// The number of places. The paper does not state its own.
@@ -114,7 +114,7 @@ pub(super) fn faults(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Sectio
                     short(100.0 * tic_share),
                     short(100.0 * sel_share)
                 ),
-                agreement: Agreement::of(tic_share >= 0.8 && sel_share >= 0.8),
+                grade: Grade::direction(tic_share >= 0.8 && sel_share >= 0.8),
                 sentence: format!(
                     "The fitted curve is a line through the origin. The outage of one of {PLACES} places alone costs \
                      {} % of the run time; the rest is re-executed work, and waiting for it.",
@@ -129,7 +129,7 @@ pub(super) fn faults(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Sectio
                     short(tic.again_per_crash()),
                     short(sel.again_per_crash())
                 ),
-                agreement: Agreement::of(sel.again_per_crash() < tic.again_per_crash()),
+                grade: Grade::direction(sel.again_per_crash() < tic.again_per_crash()),
                 sentence:
                     "The task that a process was running when it failed is lost under both, and not included."
                         .into(),
@@ -143,9 +143,7 @@ pub(super) fn faults(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Sectio
                     short(sel.over_unprotected[last].1.mean),
                     counts[last]
                 ),
-                agreement: Agreement::of(
-                    tic.over_unprotected[last].1.mean < sel.over_unprotected[last].1.mean,
-                ),
+                grade: Grade::less(&tic.over_unprotected[last].1, &sel.over_unprotected[last].1),
                 sentence:
                     "Here, a log is written in segments while tasks run. A message of a theft waits for one write, as \
                     it does under TIC, so a log costs volume rather than time. In the paper, events are \

@@ -3,7 +3,7 @@
 use super::{UNPROTECTED, of, parse};
 use crate::measures::{Spread, short};
 use crate::reproduce::chart::{Chart, Series};
-use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
+use crate::reproduce::section::{Cell, Figure, Finding, Grade, Section, Table};
 use crate::reproduce::{ExperimentRunner, Interrupted};
 
 /// Returns the thresholds: each is the number of facilities whose locations are chosen by separate tasks.
@@ -63,7 +63,7 @@ spec:
                 short(factors[factors.len() - 1]),
                 short(factors[0])
             ),
-            agreement: Agreement::of(grows && flattens),
+            grade: Grade::direction(grows && flattens),
             sentence: "The same shape: growth until the bound ends most branches above the threshold. The \
                 thresholds themselves depend on the size of the problem, and are not compared."
                 .into(),

@@ -4,7 +4,7 @@ use super::{Program, UNPROTECTED, of};
 use crate::compare::Costs;
 use crate::measures::{Spread, short};
 use crate::reproduce::chart::{Chart, Series};
-use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
+use crate::reproduce::section::{Cell, Figure, Finding, Grade, Section, Table};
 use crate::reproduce::{ExperimentRunner, Interrupted};
 
 /// Speeds of the clusters in percent. The last cluster has a quarter of the total power.
@@ -73,8 +73,8 @@ pub(super) fn heterogeneous(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec
         ]);
     }
     let is_long = tic.iter().all(|it| it.seconds >= GATE_SECONDS);
-    let (agreement, gate) = gate(is_long, beyond.most);
-    if agreement == Agreement::Differs {
+    let gate = Gate::of(is_long, beyond.most);
+    if gate == Gate::Missed {
         runner.miss(format!(
             "the loss of a cluster costs up to {} % of the run time beyond the lost power; the goal is at most \
              {GATE_PERCENT} %",
@@ -103,17 +103,17 @@ pub(super) fn heterogeneous(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec
                     short(seconds[0].mean),
                     short(seconds[1].mean)
                 ),
-                agreement: Agreement::of(overhead.mean <= 100.0 * (185.0 / 175.0 - 1.0)),
+                grade: Grade::at_most(overhead.mean, 100.0 * (185.0 / 175.0 - 1.0)),
                 sentence:
-                    "Agrees if it is not larger: places run tasks while checkpoints are written, and a graph \
-                    here has less data."
+                    "Places run tasks while checkpoints are written, and a graph here has less data, so the \
+                    overhead is smaller."
                         .into(),
             },
             Finding {
                 what: "a cluster is lost permanently halfway through the run".into(),
                 published: "17 % longer (216 s); the cluster's share of the power is not stated".into(),
                 ours: format!("{} % longer ({} s)", longer.text(), short(seconds[2].mean)),
-                agreement: Agreement::of((longer.mean - 17.0).abs() <= GATE_PERCENT),
+                grade: Grade::value((longer.mean - 17.0).abs() <= GATE_PERCENT),
                 sentence: format!(
                     "A quarter of the power is lost. If nothing else were lost, runs would take {} % longer.",
                     short(ideal.mean)
@@ -123,11 +123,12 @@ pub(super) fn heterogeneous(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec
                 what: "cost of the loss beyond the lost power".into(),
                 published: String::new(),
                 ours: format!("{} % of the run time", beyond.text()),
-                agreement,
+                grade: Grade::NotStated,
                 sentence: format!(
                     "The cost consists of detection, re-executed tasks, and the time until all places have work. \
                      This project's goal, at most {GATE_PERCENT} % in every run of at least {GATE_SECONDS} s: \
-                     {gate}."
+                     {}.",
+                    gate.text()
                 ),
             },
         ],
@@ -160,13 +161,31 @@ pub(super) fn heterogeneous(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec
     }])
 }
 
-/// Compares the largest cost of a loss in excess of the lost power, in percent, with this project's goal. `is_long`
-/// indicates whether the runs are long enough for the goal to apply.
-fn gate(is_long: bool, most: f64) -> (Agreement, &'static str) {
-    match (is_long, most <= GATE_PERCENT) {
-        (true, true) => (Agreement::Agrees, "passes"),
-        (true, false) => (Agreement::Differs, "fails"),
-        (false, _) => (Agreement::Measured, "does not apply: the runs are too short"),
+/// This project's goal for the cost of a loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    Met,
+    Missed,
+    /// The runs are too short for the goal to apply.
+    Inapplicable,
+}
+
+impl Gate {
+    /// Compares the largest cost of a loss in excess of the lost power, in percent, with the goal.
+    fn of(is_long: bool, most: f64) -> Gate {
+        match (is_long, most <= GATE_PERCENT) {
+            (true, true) => Gate::Met,
+            (true, false) => Gate::Missed,
+            (false, _) => Gate::Inapplicable,
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Gate::Met => "met",
+            Gate::Missed => "missed",
+            Gate::Inapplicable => "does not apply, because the runs are too short",
+        }
     }
 }
 
@@ -181,9 +200,9 @@ mod tests {
 
     #[test]
     fn a_loss_that_costs_too_much_misses_the_goal() {
-        assert_eq!(gate(true, 1.99).0, Agreement::Agrees);
-        assert_eq!(gate(true, 2.01).0, Agreement::Differs);
-        assert_eq!(gate(false, 2.01).0, Agreement::Measured);
+        assert_eq!(Gate::of(true, 1.99), Gate::Met);
+        assert_eq!(Gate::of(true, 2.01), Gate::Missed);
+        assert_eq!(Gate::of(false, 2.01), Gate::Inapplicable);
     }
 
     #[test]

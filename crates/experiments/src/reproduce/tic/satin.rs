@@ -3,7 +3,7 @@
 use super::{Program, SATIN, TASK_SECONDS, again, longer, of, tic};
 use crate::measures::{Spread, short};
 use crate::reproduce::chart::{Chart, Series};
-use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
+use crate::reproduce::section::{Cell, Figure, Finding, Grade, Section, Table};
 use crate::reproduce::{ExperimentRunner, Interrupted};
 
 /// The number of places of the program, as in the paper.
@@ -96,7 +96,7 @@ pub(super) fn satin(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section
                     means(satins[0]),
                     means(satins[1])
                 ),
-                agreement: Agreement::of(grows),
+                grade: Grade::direction(grows),
                 sentence:
                     "The results that a process computed for itself are lost with it. Results that it had \
                      returned, and results of orphaned tasks, are not lost."
@@ -106,7 +106,7 @@ pub(super) fn satin(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section
                 what: "TIC's loss is bounded".into(),
                 published: "at most the period and the longest task".into(),
                 ours: format!("at most {} s of tasks re-executed in any run", short(most)),
-                agreement: Agreement::of(most <= bound),
+                grade: Grade::value(most <= bound),
                 sentence: format!(
                     "The bound is {} s: the period, one task, and {WRITE_SECONDS} s for the write of a checkpoint.",
                     short(bound)
@@ -122,15 +122,17 @@ pub(super) fn satin(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section
                     short(ways[0].longer[2].mean),
                     short(ways[1].longer[2].mean)
                 ),
-                agreement: Agreement::of(costlier),
+                grade: Grade::direction(costlier),
                 sentence: "For a process that began without work, and for the first process.".into(),
             },
             Finding {
                 what: "without failures, Satin costs less than TIC".into(),
                 published: "lower overhead than TIC, whose overhead is very small".into(),
                 ours: format!("{} s and {} s", calm_seconds[1].text(), calm_seconds[0].text()),
-                agreement: Agreement::of(calm_seconds[1].mean <= calm_seconds[0].mean),
-                sentence: "Mean run times without failures: Satin, then TIC.".into(),
+                grade: Grade::less(&calm_seconds[1], &calm_seconds[0]),
+                sentence: "Mean run times without failures: Satin, then TIC. They can be told apart if they differ by more \
+                    than their uncertainty and half a percent."
+                    .into(),
             },
         ],
         figures: vec![Figure {
