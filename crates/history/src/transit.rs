@@ -35,12 +35,21 @@ impl History<'_> {
     }
     /// Returns the delay of the slowest link.
     pub fn slowest_link(&self) -> Span {
-        self.context
-            .links
-            .iter()
-            .map(|it| it.requested.latency + it.requested.jitter)
-            .max()
-            .unwrap_or_default()
+        self.links().map(|it| it.latency + it.jitter).max().unwrap_or_default()
+    }
+
+    /// Returns the properties that the links have had.
+    fn links(&self) -> impl Iterator<Item = LinkProperties> {
+        let requested = self.context.links.iter().map(|it| it.requested);
+        let injected = self.supervision.injected.iter().filter_map(|(_, fault, ..)| match fault {
+            Fault::Link { properties, .. } => *properties,
+            _ => None,
+        });
+        let changed = self.supervision.changes.iter().filter_map(|(_, change)| match change {
+            Change::Link { properties, .. } => Some(*properties),
+            _ => None,
+        });
+        requested.chain(injected).chain(changed)
     }
 
     /// Returns the longest time that a storage took for a write; `None` if a storage has yet to complete one at the end
