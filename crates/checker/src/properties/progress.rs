@@ -312,7 +312,9 @@ mod tests {
             run.context.links = vec![LinkEntry { from, to, requested, measured, observed, since }];
             run.restore(0, 1, Some((0, 1)));
             move_on(&mut run, 3);
-            (0..messages).for_each(|_| drop(run.send(0, 1)));
+            for _ in 0..messages {
+                run.send(0, 1);
+            }
             let found = matches!(wrong(&run), Some(Breach::NoProgress { .. }));
             assert_eq!(found, is_stalled, "{bandwidth} {messages}");
         }
