@@ -164,3 +164,21 @@ pub(crate) fn session(scenario: &Scenario) -> Session<'_> {
 pub(crate) fn simulator(observer: &mut dyn SimulationObserver) -> Simulator<'_> {
     Simulator::new(observer).at_most(MOST_EVENTS)
 }
+
+#[cfg(test)]
+mod tests {
+    use faultline_core::{Life, ProcessId};
+
+    use super::*;
+
+    #[test]
+    fn facts_that_contradict_each_other_are_a_violation() {
+        let scenario = Scenario::new(1, Some("hc3i".parse().expect("it is a protocol")), None);
+        let run = played(&scenario, &mut ()).expect("the federation is valid").run;
+        let judged = |run: UnjudgedRecording| violated(&run.judge().judgement).collect::<Vec<_>>();
+        assert_eq!(judged(run.clone()), []);
+        let mut without = run;
+        without.trace.streams.remove(&(ProcessId(0), Life(1))).expect("the process has reported facts");
+        assert_eq!(judged(without), [Property::RecordComplete]);
+    }
+}

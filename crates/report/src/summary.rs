@@ -267,7 +267,7 @@ impl LinkSummary {
     /// Describes the mean delay while the application ran, and the share of echoes whose delay was out of tolerance.
     pub(crate) fn observed(&self) -> Option<String> {
         let (mean, outside) = (self.observed_latency_seconds?, self.observed_percent_outside?);
-        Some(format!("{}, {outside} % of echoes deviate", span(mean)))
+        Some(format!("{}, {outside} % deviate", span(mean)))
     }
 
     /// Formats the requested properties and, if they were not requested from the start, the time at which they were

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
 use textwrap::{Options, WordSeparator, WordSplitter};
 
 /// The maximum number of characters in a line of text output, unless the terminal is narrower.
@@ -43,8 +43,25 @@ pub fn align_right(table: &mut Table, left: usize) {
     }
 }
 
-/// Formats a table, each line with a line break.
+/// Formats a table, each line with a line break. Never breaks a word, such as a path.
 pub fn lines(table: &Table) -> String {
+    let mut table = table.clone();
+    // For each column, the lengths of its longest line and word. A column has a space on both sides.
+    let mut longest = vec![(2, 2); table.column_count()];
+    for row in table.header().into_iter().chain(table.row_iter()) {
+        for ((line, word), cell) in longest.iter_mut().zip(row.cell_iter()) {
+            let content = cell.content();
+            let most = |parts: &mut dyn Iterator<Item = &str>| parts.map(|it| it.chars().count() + 2).max();
+            *line = most(&mut content.lines()).unwrap_or(2).max(*line);
+            *word = most(&mut content.split_whitespace()).unwrap_or(2).max(*word);
+        }
+    }
+    if longest.iter().map(|it| it.0).sum::<usize>() > usize::from(table.width().unwrap_or(u16::MAX)) {
+        for (column, (_, word)) in table.column_iter_mut().zip(longest) {
+            let least = Width::Fixed(u16::try_from(word).unwrap_or(u16::MAX));
+            column.set_constraint(ColumnConstraint::LowerBoundary(least));
+        }
+    }
     table.lines().map(|it| format!("{}\n", it.trim_end())).collect()
 }
 
@@ -163,12 +180,33 @@ mod tests {
             std::iter::once(name.to_owned()).chain((0..6).map(|it| format!("{it}00.25 +- 3.25 s"))).collect()
         };
         let rows = [row("hc3i"), row("hierarchicalCoordinated")];
-        for (most, tables) in [(200, 1), (WIDTH, 2), (80, 3), (LEAST, 6)] {
+        for (most, tables) in [(200, 1), (WIDTH, 2), (80, 2), (LEAST, 6)] {
             let text = split_at(most, 1, &titles, &rows);
             assert!(text.lines().all(|it| it.chars().count() <= most.max(43)), "{most}: {text}");
             assert_eq!(text.matches("hc3i").count(), tables, "{most}: {text}");
             assert_eq!(text.matches(".25 +-").count(), 12, "{most}: {text}");
         }
+    }
+
+    #[test]
+    fn a_table_that_is_too_wide_breaks_no_word() {
+        let row = |cell: &str| [cell.to_owned(), "6 (incarnation 1)".to_owned(), "word ".repeat(30)];
+        let text = titled(["rollback of", "to checkpoint", "meaning"], [row("paris"), row("rennes")]);
+        assert!(text.lines().all(|it| it.chars().count() <= WIDTH), "{text}");
+        let known = [
+            "rollback",
+            "of",
+            "to",
+            "checkpoint",
+            "meaning",
+            "paris",
+            "rennes",
+            "6",
+            "(incarnation",
+            "1)",
+            "word",
+        ];
+        assert!(text.split_whitespace().all(|it| known.contains(&it)), "{text}");
     }
 
     #[test]

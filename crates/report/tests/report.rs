@@ -187,7 +187,7 @@ fn a_link_that_affects_the_verdict_is_off_everywhere_and_never_as_requested() {
         let said = text::summary(&Summary::new(recorded), Layout { colour, quiet: false, verbose: false });
         assert!(said.contains("1 of 4 links did not have the requested delay."), "{said}");
         let row = said.lines().find(|it| it.contains("paris->rennes")).unwrap();
-        let off = if colour { "\u{1b}[38;5;11m off" } else { "15.4 ms, 37 % of echoes deviate  off" };
+        let off = if colour { "\u{1b}[38;5;11m off" } else { "15.4 ms, 37 % deviate  off" };
         assert!(row.contains(off) && !said.contains("as requested"), "{row:?}");
         assert!(!said.contains("rennes->paris"), "{said}");
     }

@@ -115,7 +115,9 @@ mod tests {
             [(1, 0, 0, true), (1, 0, 8, false), (1_000, 0, 8, true), (0, 1_000, 0, false), (0, 100, 0, true)]
         {
             let mut run = loss(false);
-            (0..more).for_each(|_| drop(run.send(0, 1)));
+            for _ in 0..more {
+                run.send(0, 1);
+            }
             run.context.outcome = Some(Outcome::Deadline);
             run.context.end = Time::ZERO + Span::from_secs(60);
             run.context.settled_after = Some(Span::from_secs(30));

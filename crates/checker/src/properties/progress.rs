@@ -330,6 +330,26 @@ mod tests {
     }
 
     #[test]
+    fn an_application_may_wait_for_everything_in_transit() {
+        // A message has eight bytes; nothing moves during the last 56 s.
+        for (bandwidth, messages, is_stalled) in
+            [(0, 1, true), (0, 7, true), (1, 1, true), (1, 7, false), (1_000, 7, true)]
+        {
+            let mut run = run();
+            let requested = LinkProperties { bandwidth, ..LinkProperties::default() };
+            let (from, to, measured, observed, since) = (ClusterId(0), ClusterId(1), None, None, None);
+            run.context.links = vec![LinkEntry { from, to, requested, measured, observed, since }];
+            run.restore(0, 1, Some((0, 1)));
+            move_on(&mut run, 3);
+            for _ in 0..messages {
+                run.send(0, 1);
+            }
+            let found = matches!(wrong(&run), Some(Breach::NoProgress { .. }));
+            assert_eq!(found, is_stalled, "{bandwidth} {messages}");
+        }
+    }
+
+    #[test]
     fn rollbacks_that_recur_are_found() {
         let mut run = run();
         run.restore(0, 1, Some((0, 1)));

@@ -262,14 +262,14 @@ fn readers_of_metrics_that_stand_still_do_not_delay_a_run() {
         command(&place, &["run", "small.yaml", "--out", "run", "-q", "--metrics", &free.to_string()]);
     let mut run = run.spawn().unwrap();
     wait_until_begun(&place, "run");
-    // Each sends requests until nothing more is accepted, and reads no answer.
+    // Each sends requests until no more is accepted, and reads no answer. The program may answer only the first.
     let request = b"GET /metrics HTTP/1.1\r\nhost: test\r\n\r\n";
     let mut readers = Vec::new();
-    for _ in 0..4 {
+    for _ in 0..16 {
         let mut reader = TcpStream::connect(free).unwrap();
         reader.set_write_timeout(Some(Duration::from_millis(20))).unwrap();
         let sent = (0..20_000).take_while(|_| reader.write_all(request).is_ok()).count();
-        assert!(sent > 10, "{sent}");
+        assert!(sent > 0, "no request is accepted");
         readers.push(reader);
     }
     let mut other = TcpStream::connect(free).unwrap();
