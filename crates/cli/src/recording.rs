@@ -11,7 +11,7 @@ use faultline_console::recording::{HELP, located, open};
 use faultline_core::fault::Outcome;
 use faultline_core::{Fact, Incarnation, ProcessId};
 use faultline_report::diagram::{Diagram, Limits, svg};
-use faultline_report::explain::{explain, time_by_activity};
+use faultline_report::explain::{explain, time_by_part};
 use faultline_report::{DisplayNames, Timeline, page, text};
 use faultline_session::{Simulator, UnjudgedRecording};
 use faultline_trace::{Bundle, Manifest, Trace, export};
@@ -65,7 +65,7 @@ pub(crate) fn explain_run(arguments: &ExplainArguments) -> Result<Exit, CommandE
     let names = DisplayNames::new(&recording.run.manifest);
     let history = Timeline::new(&recording.run.trace, &recording.run.manifest);
     let events = explain(&history, &recording.run.manifest, &names);
-    let times = time_by_activity(&history, &recording.run.trace, &names);
+    let times = time_by_part(&history, &names);
     let sentences = events.into_iter().map(|it| it.text).chain(times);
     let text: String = sentences.map(|it| format!("{it}\n")).collect();
     output::print(&output::filled(text))?;

@@ -20,6 +20,8 @@ pub struct Activity {
     /// Periods in which the process computed or ran a task, which it completes even if a checkpoint freezes it in the
     /// meantime. Excludes those of `undone`.
     pub working: Vec<Period>,
+    /// Periods in which the process re-executed tasks for others. Excludes those of `undone`.
+    pub rerunning: Vec<Period>,
     /// Computations and tasks whose ends a rollback undid, from their starts.
     pub undone: Vec<Period>,
     /// Periods for which a committed checkpoint froze the process, unless a rollback undid the checkpoint.
@@ -61,8 +63,12 @@ impl Activity {
         let mut activity = Activity::default();
         for (life, stream) in trace.lives(process) {
             for (number, period) in working(stream, begun) {
-                let undone = fate.has_undone((life, number));
-                if undone { &mut activity.undone } else { &mut activity.working }.push(period);
+                let periods = match stream[number].1 {
+                    _ if fate.has_undone((life, number)) => &mut activity.undone,
+                    Fact::Rerun { .. } => &mut activity.rerunning,
+                    _ => &mut activity.working,
+                };
+                periods.push(period);
             }
             activity.finished = None;
             for (number, (at, fact)) in stream.iter().enumerate() {

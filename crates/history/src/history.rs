@@ -5,13 +5,13 @@
 //! cut of an earlier segment. The final state of the process is the path to the end of its last segment; everything
 //! else is undone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::{
     Claim, ClusterId, Digest, Fact, FactNo, Fault, GroupId, ImageName, Incarnation, Life, MessageId,
     ProcessId, Span, Time, Vectors, Witness,
 };
-use faultline_trace::{Stream, Trace};
+use faultline_trace::{FlawKind, Stream, Trace};
 use serde::{Deserialize, Serialize};
 
 use crate::build;
@@ -251,6 +251,29 @@ impl<'a> History<'a> {
     /// Builds the history, in time linear in the number of facts except for sorting checkpoints.
     pub fn new(trace: &'a Trace, context: &'a Context) -> History<'a> {
         build::build(trace, context)
+    }
+
+    /// Returns the time of the last fact, or of the start of the application if there is none.
+    pub fn end(&self) -> Time {
+        let last = self.trace.streams.values().filter_map(|stream| stream.last()).map(|(at, _)| *at).max();
+        last.or(self.supervision.begun).unwrap_or_default()
+    }
+
+    /// Returns the processes with a stream that is missing, or that may end early because it is damaged, was not sealed
+    /// or contains an impossible fact.
+    pub fn incomplete(&self) -> BTreeSet<ProcessId> {
+        let missing = self.trace.flaws.iter().filter(|it| match it.kind {
+            FlawKind::Absent
+            | FlawKind::Unreadable(_)
+            | FlawKind::Gap(_)
+            | FlawKind::Impossible(_)
+            | FlawKind::Unsealed(_)
+            | FlawKind::Incomplete(_)
+            | FlawKind::Torn(_) => true,
+            FlawKind::BrokenSeal { sealed, found } => found < sealed,
+            _ => false,
+        });
+        missing.filter_map(|it| it.stream.map(|(process, _)| process)).collect()
     }
 
     /// Returns the time at which the last injected fault ended. A crash or a cluster loss counts as ended when it is

@@ -17,6 +17,8 @@
 //! | `history` | the states of every process, and the history as a whole |
 //! | [`lost`] | the work that the rollbacks of a process undid |
 //! | `messages` | every message with its sends, stamps and deliveries |
+//! | [`ledger`] | where the time of every process went |
+//! | [`outages`] | what failures and the recoveries from them cost |
 //! | `planned` | planned programs, whose tasks are assigned to partitions in advance |
 //! | [`recoveries`] | the cost of recoveries of planned programs |
 //! | `hosting` | the facts of each partition |
@@ -34,8 +36,10 @@ mod contradiction;
 mod groups;
 mod history;
 mod hosting;
+pub mod ledger;
 pub mod lost;
 mod messages;
+pub mod outages;
 mod planned;
 pub mod recoveries;
 mod stored;
@@ -55,7 +59,9 @@ pub use history::{
     BetweenDelivery, Claimed, Ending, History, Point, ProcessHistory, Segment, SegmentNo, Source, Sums,
     Witnessed,
 };
+pub use ledger::{Ledger, ProcessTime, TimeByPart, TimePart};
 pub use messages::{Message, MessageNo, Messages, Points};
+pub use outages::Outage;
 pub use planned::{Ceded, Joined, Planned, Removed, Rerun, Task};
 pub use supervision::{LifeEnd, Supervision};
 pub use tasks::{Absorption, End, ImpossibleFact, Step, Tasks};

@@ -10,16 +10,15 @@ use faultline_core::{
 };
 use faultline_history::GroupId;
 use faultline_history::recoveries::RecoveryCost;
+use faultline_trace::Manifest;
 use faultline_trace::duration::{instant, lasted};
 use faultline_trace::fault::{
     describe_applied_change, describe_fault, describe_injected_fault, not_restarted,
 };
 use faultline_trace::manifest::{BackendKind, Copies, EffectEntry, ReplicaHolders};
-use faultline_trace::{Manifest, Trace};
 use serde::Serialize;
 
 use crate::names::{DisplayNames, RollbackUnit};
-use crate::spent::TimeByActivity;
 use crate::summary::measured;
 use crate::text::percent;
 use crate::timeline::{Failure, RestoredMember, Takeover, Tasks, Timeline, TimelineRollback};
@@ -122,9 +121,9 @@ pub fn explain(timeline: &Timeline, manifest: &Manifest, names: &DisplayNames) -
 
 /// Describes, in one sentence per cluster, how the cluster's processes spent their time, as the summary's
 /// table does.
-pub fn time_by_activity(timeline: &Timeline, trace: &Trace, names: &DisplayNames) -> Vec<String> {
+pub fn time_by_part(timeline: &Timeline, names: &DisplayNames) -> Vec<String> {
     let sentence = |cluster: ClusterId| {
-        let time = TimeByActivity::of(cluster, timeline, trace, names);
+        let time = timeline.ledger.cluster(cluster);
         let spent = time.parts().into_iter().filter(|(_, seconds)| *seconds > 0.0);
         let shares: Vec<String> = spent
             .map(|(kind, seconds)| format!("{} {kind}", percent(seconds, time.total_seconds())))

@@ -8,7 +8,6 @@
 //! | [`names`] | the names of processes and clusters |
 //! | [`events`] | sentences about a run, as it happens |
 //! | [`explain`] | why each cluster rolled back, in sentences |
-//! | [`spent`] | how processes spent their time |
 //! | [`summary`] | everything reported about a run, as one value and as JSON |
 //! | [`text`] | the summary for a terminal |
 //! | [`table`] | tables and sentences of at most 100 columns |
@@ -23,7 +22,6 @@ pub mod events;
 pub mod explain;
 pub mod names;
 pub mod page;
-pub mod spent;
 pub mod style;
 pub mod summary;
 pub mod table;
@@ -34,6 +32,5 @@ pub mod transcript;
 
 pub use diagram::Diagram;
 pub use names::DisplayNames;
-pub use spent::TimeByActivity;
 pub use summary::{RecordedRun, Summary};
 pub use timeline::Timeline;

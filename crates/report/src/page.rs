@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use faultline_checker::Verdict;
+use faultline_history::TimeByPart;
 use faultline_trace::shell_word;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::diagram::{Diagram, Limits};
 use crate::explain::{ExplainedEvent, count};
 use crate::names::DisplayNames;
-use crate::spent::TimeByActivity;
 use crate::style;
 use crate::summary::{PropertyResult, RecordedRun, Summary, restored};
 use crate::terms;
@@ -328,7 +328,7 @@ fn time(summary: &Summary) -> Markup {
 }
 
 /// Renders the time spent on each activity as a bar with a legend, for a page that includes the shared styles.
-pub fn shares(name: &str, spent: &TimeByActivity) -> Markup {
+pub fn shares(name: &str, spent: &TimeByPart) -> Markup {
     let whole = spent.total_seconds();
     let parts: Vec<_> = spent.parts().into_iter().filter(|it| it.1 > 0.0).collect();
     html! {

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_checker::{Context, Finding, Judgement, Verdict};
 use faultline_core::fault::{FaultState, Outcome};
 use faultline_core::{Cause, ClusterId, Digest, EndedBy, Fact, FaultNo, Position, ProcessId, Span};
+use faultline_history::{Outage, ProcessTime, TimeByPart};
 use faultline_trace::duration::{instant, lasted, span};
 use faultline_trace::fault::{describe_fault, describe_link, describe_trigger, link};
 use faultline_trace::manifest::{BackendKind, EffectEntry, LinkEntry};
@@ -15,7 +16,6 @@ use serde::Serialize;
 
 use crate::explain::{ExplainedEvent, count, enumerate, explain};
 use crate::names::{DisplayNames, RollbackUnit, checkpoint};
-use crate::spent::TimeByActivity;
 use crate::text::{ended, word};
 use crate::timeline::{Timeline, TimelineCheckpoint, TimelineRollback};
 
@@ -33,6 +33,10 @@ pub struct Summary {
     pub run: Run,
     /// One summary per cluster.
     pub clusters: Vec<ClusterSummary>,
+    /// How each process spent its time. Processes whose facts are incomplete are missing.
+    pub processes: Vec<ProcessSummary>,
+    /// The outages, in the order of their first failures.
+    pub outages: Vec<Outage>,
     /// One summary per planned fault.
     pub faults: Vec<FaultSummary>,
     /// One summary per link and direction, and one more for each change of a link.
@@ -79,6 +83,21 @@ pub struct Run {
     /// The file from which the run was imported; `None` if Faultline carried it out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub events: Option<String>,
+    /// The effective training time ratio of all processes; `null` if there is no time to divide.
+    pub ettr: Option<f64>,
+}
+
+/// How a process spent its time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProcessSummary {
+    /// The display name of the process.
+    pub name: String,
+    /// The display name of the process's cluster.
+    pub cluster: String,
+    /// The parts, which add up to the time from the start of the application, or from the time at which the cluster
+    /// joined, to the end of the run, or to the time at which the cluster left.
+    pub time: TimeByPart,
 }
 
 /// The summary of a cluster.
@@ -103,7 +122,7 @@ pub struct ClusterSummary {
     /// processes.
     pub lost_work_seconds: f64,
     /// How the cluster's processes spent their time. The parts add up to the total.
-    pub time: TimeByActivity,
+    pub time: TimeByPart,
     /// The number of messages that the application sent within the cluster.
     pub sent_within: u64,
     /// The number of messages that the application sent from this cluster to others.
@@ -485,8 +504,11 @@ impl Summary {
                 tool: manifest.tool.clone(),
                 facts: trace.len() as u64,
                 events: manifest.events.as_ref().map(|it| it.file.clone()),
+                ettr: timeline.ledger.total().ettr(),
             },
             clusters: names.clusters().map(|it| cluster(it, names, timeline, trace)).collect(),
+            processes: timeline.ledger.processes.iter().map(|it| process(it, names)).collect(),
+            outages: timeline.outages.clone(),
             faults: faults(manifest, names, timeline),
             links: manifest.links.iter().map(|it| link_summary(it, names, timeline)).collect(),
             result: result(manifest, trace, names, timeline),
@@ -574,6 +596,10 @@ fn outcome(outcome: Option<&Outcome>) -> &'static str {
     outcome.map_or("cutShort", Outcome::name)
 }
 
+fn process(it: &ProcessTime, names: &DisplayNames) -> ProcessSummary {
+    ProcessSummary { name: names.process(it.process), cluster: names.cluster(it.cluster), time: it.time }
+}
+
 fn cluster(id: ClusterId, names: &DisplayNames, timeline: &Timeline, trace: &Trace) -> ClusterSummary {
     let checkpoints = || {
         timeline.checkpoints.iter().filter(|((of, _), _)| names.cluster_of_unit(*of) == id).map(|(_, it)| it)
@@ -602,7 +628,7 @@ fn cluster(id: ClusterId, names: &DisplayNames, timeline: &Timeline, trace: &Tra
             .iter()
             .fold(timeline.lost_permanently(|it| names.cluster_of(it) == id), |sum, it| sum + it.lost())
             .as_secs_f64(),
-        time: TimeByActivity::of(id, timeline, trace, names),
+        time: timeline.ledger.cluster(id),
         sent_within,
         sent_between,
         delivered,

@@ -2,11 +2,11 @@
 
 use comfy_table::{Cell, Color, Table};
 use faultline_checker::{Property, Verdict};
+use faultline_history::{Outage, TimePart};
 pub use faultline_trace::duration::{instant, span};
 use faultline_trace::shell_word;
 
 use crate::explain::count;
-use crate::spent::TimeByActivity;
 use crate::summary::{ClusterSummary, PropertyResult, PropertySummary, Summary, restored};
 use crate::table::{lines, table, wrapped};
 
@@ -122,23 +122,47 @@ impl Writer<'_> {
         lines(&table)
     }
 
-    /// Formats a table of how the processes of each cluster spent their time. Omits activities that took no time.
+    /// Formats a table of how the processes of each cluster spent their time, and a line about the outages. Omits parts
+    /// that took no time.
     fn time(&self) -> String {
         let clusters = &self.summary.clusters;
-        let kinds: Vec<usize> =
-            (0..8).filter(|&kind| clusters.iter().any(|it| it.time.parts()[kind].1 > 0.0)).collect();
+        let kinds: Vec<usize> = (0..TimePart::ALL.len())
+            .filter(|&kind| clusters.iter().any(|it| it.time.parts()[kind].1 > 0.0))
+            .collect();
         if kinds.is_empty() {
             return String::new();
         }
         let mut table = self.bare();
-        let titles = kinds.iter().map(|&kind| TimeByActivity::default().parts()[kind].0);
+        let titles = kinds.iter().map(|&kind| TimePart::ALL[kind].name());
         table.set_header(std::iter::once("time of").chain(titles));
         for it in clusters {
             let parts = it.time.parts();
             let share = |kind: &usize| percent(parts[*kind].1, it.time.total_seconds());
             table.add_row(std::iter::once(it.name.clone()).chain(kinds.iter().map(share)));
         }
-        lines(&table)
+        lines(&table) + &wrapped("", &self.outages())
+    }
+
+    /// Returns the share of useful time, and how long recoveries took on average.
+    fn outages(&self) -> String {
+        let ettr = self.summary.run.ettr.map(|it| format!("ETTR {}", percent(it, 1.0)));
+        let over: Vec<&Outage> =
+            self.summary.outages.iter().filter(|it| it.recovery_seconds.is_some()).collect();
+        let mean =
+            |of: fn(&Outage) -> f64| span(over.iter().map(|it| of(it)).sum::<f64>() / over.len() as f64);
+        let phases = (!over.is_empty()).then(|| {
+            format!(
+                "recovery took {} on average: detection {}, replacement {}, restore {}, rejoining {}; then {} to \
+                 catch up",
+                mean(|it| it.recovery_seconds.unwrap_or_default()),
+                mean(|it| it.detecting_seconds),
+                mean(|it| it.replacing_seconds),
+                mean(|it| it.restoring_seconds),
+                mean(|it| it.rejoining_seconds),
+                mean(|it| it.catch_up_seconds)
+            )
+        });
+        ettr.into_iter().chain(phases).collect::<Vec<_>>().join("; ")
     }
 
     /// Formats the result, the faults and links, and the notes. Lists only those faults and links that were not as

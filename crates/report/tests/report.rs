@@ -223,6 +223,8 @@ fn the_summary_is_serialised_as_json() {
         "faults",
         "links",
         "notes",
+        "outages",
+        "processes",
         "properties",
         "reasons",
         "result",

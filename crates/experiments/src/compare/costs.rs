@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use faultline_core::{Claim, ClusterId, Fact, ProcessId, Span, TaskId, TheftStep, Time};
-use faultline_history::History;
-use faultline_history::lost::{Returns, instant};
+use faultline_core::{Claim, ClusterId, Fact, ProcessId, TaskId, TheftStep, Time};
+use faultline_history::outages::outages;
 use faultline_history::recoveries::Recoveries;
+use faultline_history::{History, Ledger, Outage};
 use serde::{Deserialize, Serialize};
 
 /// The cost of one run.
@@ -63,35 +63,18 @@ pub struct TaskCosts {
     pub coordinated: u64,
 }
 
-/// The time from a failure until all processes have resumed, including further failures in that time and all
-/// rollbacks that follow.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Outage {
-    /// The number of failed processes.
-    pub failed: usize,
-    /// The number of processes that rolled back.
-    pub rolled_back: usize,
-    /// Lost work in seconds, summed over all processes.
-    pub lost_seconds: f64,
-    /// Seconds from the first failure until the last rolled-back process has resumed; absent if a process never
-    /// resumed.
-    pub recovery_seconds: Option<f64>,
-}
-
 impl Costs {
     /// Computes the cost of a run, timed by the clocks of its processes.
-    pub(crate) fn of(history: &History<'_>) -> Costs {
+    pub(crate) fn of(history: &History<'_>, ledger: &Ledger) -> Costs {
         let supervision = &history.supervision;
-        let last = history.trace.streams.values().filter_map(|it| it.last()).map(|(at, _)| *at).max();
-        let seconds = |begun: Time| last.unwrap_or(begun).since(begun).as_secs_f64();
+        let seconds = |begun: Time| history.end().since(begun).as_secs_f64();
         let without_effect: BTreeSet<_> = supervision.ineffective.iter().map(|it| it.0).collect();
         let injected: BTreeSet<_> = supervision.injected.iter().map(|it| it.0).collect();
         let mut costs = Costs {
             seconds: supervision.begun.map_or(0.0, seconds),
             faults: injected.difference(&without_effect).count(),
             tasks: TaskCosts::of(history),
-            outages: outages(history),
+            outages: outages(history, ledger),
             ..Costs::default()
         };
         for claimed in
@@ -182,171 +165,15 @@ impl TaskCosts {
     }
 }
 
-/// An event that begins, continues or ends an outage. Events at the same instant are ordered as listed here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
-    /// A process failed.
-    Failed(ProcessId),
-    /// A process restored a state and thereby lost this work.
-    Restored(ProcessId, Span),
-    /// Another process took over the work of a process that failed permanently. This much of the work was lost.
-    Takeover(ProcessId, Span),
-    /// A process resumed.
-    Resumed(ProcessId),
-}
-
-/// An outage that may be in progress.
-#[derive(Clone, Debug)]
-struct OngoingOutage {
-    at: Time,
-    failed: BTreeSet<ProcessId>,
-    rolled_back: BTreeSet<ProcessId>,
-    /// Processes that have not resumed yet.
-    awaited: BTreeSet<ProcessId>,
-    lost: Span,
-    resumed_at: Time,
-}
-
-/// Returns the outages, with the lost work as defined in [`faultline_history::lost`].
-fn outages(history: &History<'_>) -> Vec<Outage> {
-    let mut outages: Vec<OngoingOutage> = Vec::new();
-    for (at, step) in steps(history) {
-        if let Step::Failed(process) = step {
-            if outages.last().is_none_or(|it| it.awaited.is_empty()) {
-                let (failed, rolled_back, awaited) = Default::default();
-                outages.push(OngoingOutage {
-                    at,
-                    failed,
-                    rolled_back,
-                    awaited,
-                    lost: Span::ZERO,
-                    resumed_at: at,
-                });
-            }
-            let outage = outages.last_mut().expect("an outage is in progress");
-            outage.failed.insert(process);
-            outage.awaited.insert(process);
-        }
-        let Some(outage) = outages.last_mut() else { continue };
-        match step {
-            Step::Failed(_) => {}
-            Step::Restored(process, lost) => {
-                outage.lost = outage.lost + lost;
-                outage.rolled_back.insert(process);
-                outage.awaited.insert(process);
-            }
-            Step::Takeover(of, lost) => {
-                if outage.awaited.remove(&of) {
-                    outage.lost = outage.lost + lost;
-                    outage.resumed_at = at;
-                }
-            }
-            Step::Resumed(process) => {
-                outage.awaited.remove(&process);
-                outage.resumed_at = at;
-            }
-        }
-    }
-    let close = |it: OngoingOutage| Outage {
-        failed: it.failed.len(),
-        rolled_back: it.rolled_back.len(),
-        lost_seconds: it.lost.as_secs_f64(),
-        recovery_seconds: it.awaited.is_empty().then(|| it.resumed_at.since(it.at).as_secs_f64()),
-    };
-    outages.into_iter().map(close).collect()
-}
-
-fn steps(history: &History<'_>) -> Vec<(Time, Step)> {
-    let mut steps = Vec::new();
-    // The failure of a process that is not a rank undoes no work by itself.
-    let failed = history.supervision.ends.iter().filter(|it| it.is_ordered && is_rank(history, it.process));
-    steps.extend(failed.map(|it| (it.at, Step::Failed(it.process))));
-    if steps.is_empty() {
-        return steps;
-    }
-    let returns = Returns::new(history);
-    for process in history.groups.iter().flat_map(|it| &it.members).copied() {
-        let all = returns.of(process).into_iter();
-        steps.extend(
-            all.map(|it| (instant(history.trace, process, it.at), Step::Restored(process, it.lost()))),
-        );
-    }
-    for it in returns.successions() {
-        steps.extend(it.at.map(|at| (at, Step::Takeover(it.of, it.lost()))));
-    }
-    for claimed in history.claims.iter().filter(|it| matches!(it.claim, Claim::RolledBack { .. })) {
-        let process = history.segment(claimed.at.segment).host;
-        if is_rank(history, process) {
-            steps.push((claimed.time, Step::Resumed(process)));
-        }
-    }
-    steps.sort();
-    steps
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use faultline_core::{Fault, FaultNo, StorageFate};
     use faultline_history::testing::Run;
 
-    const SECOND: Span = Span::from_secs(1);
-
     fn costs(run: &Run) -> Costs {
-        Costs::of(&run.history())
-    }
-
-    #[test]
-    fn an_outage_ends_when_all_processes_have_resumed() {
-        let mut run = Run::new(&[&[0, 1], &[2, 3]]);
-        run.supervisor(Fact::Begun);
-        run.commit_all(0, &[0, 1]);
-        for it in [0, 1] {
-            run.send(it, 1 - it);
-        }
-        run.wait(SECOND * 5);
-        run.kill(0, false);
-        run.wait(SECOND);
-        run.kill(1, false);
-        run.wait(SECOND * 2);
-        run.restore(0, 1, Some((0, 1)));
-        run.wait(SECOND);
-        // The first process fails again before the other one has resumed.
-        run.kill(0, false);
-        run.wait(SECOND);
-        run.restore(0, 2, Some((0, 1)));
-        run.wait(SECOND);
-        run.restore(1, 2, Some((0, 1)));
-        run.wait(SECOND);
-        run.kill(2, false);
-        run.wait(SECOND * 10);
-        run.supervisor(Fact::Completed);
-        let costs = costs(&run);
-        let [first, second] = &costs.outages[..] else { panic!("{:?}", costs.outages) };
-        assert_eq!((first.failed, first.rolled_back, first.recovery_seconds), (2, 2, Some(6.0)));
-        assert_eq!(first.lost_seconds, 5.0 + 6.0, "the second life of the first process did no work");
-        assert_eq!((second.failed, second.rolled_back, second.recovery_seconds), (1, 0, None));
-        assert_eq!((costs.seconds, costs.messages), (22.0, 2));
-    }
-
-    #[test]
-    fn an_outage_ends_when_another_process_takes_over_the_work() {
-        use faultline_history::testing::tasks::TaskRun;
-        let mut run = TaskRun::new(2);
-        run.0.supervisor(Fact::Begun);
-        let spawned = run.begin(0, 2);
-        let saved = run.save(0, 1);
-        run.ran(0, spawned[0], 0);
-        run.0.wait(SECOND * 5);
-        run.lose_permanently(0);
-        run.0.wait(SECOND * 2);
-        run.absorb(1, 0, Some(saved));
-        let costs = costs(&run.0);
-        let [outage] = &costs.outages[..] else { panic!("{:?}", costs.outages) };
-        assert_eq!((outage.failed, outage.rolled_back), (1, 0));
-        // Each fact of such a run takes a millisecond.
-        assert!(outage.recovery_seconds.is_some_and(|it| (it - 2.0).abs() < 0.01), "{outage:?}");
-        assert!((outage.lost_seconds - 5.0).abs() < 0.01, "{outage:?}");
+        let history = run.history();
+        Costs::of(&history, &Ledger::of(&history))
     }
 
     #[test]
@@ -397,19 +224,5 @@ mod tests {
         run.send(0, 2);
         let costs = costs(&run);
         assert_eq!((costs.messages, costs.sent_bytes, costs.between_bytes), (2, 16, 8));
-    }
-
-    #[test]
-    fn a_restore_to_the_initial_state_loses_all_work_and_a_second_one_nothing_more() {
-        let mut run = Run::new(&[&[0]]);
-        run.supervisor(Fact::Begun);
-        run.send(0, 0);
-        run.wait(SECOND * 7);
-        run.kill(0, false);
-        for incarnation in [1, 2] {
-            run.wait(SECOND);
-            run.restore(0, incarnation, None);
-        }
-        assert_eq!(costs(&run).outages[0].lost_seconds, 7.0);
     }
 }

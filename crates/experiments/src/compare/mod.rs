@@ -30,8 +30,7 @@ use faultline_api::{Federation, validate};
 use faultline_catalog::SetupError;
 use faultline_checker::{Judgement, Verdict};
 use faultline_core::fault::Outcome;
-use faultline_history::{Context, History};
-use faultline_report::{DisplayNames, TimeByActivity, Timeline};
+use faultline_history::{Context, History, Ledger, TimeByPart};
 use faultline_session::{Recording, Session, Simulator};
 use faultline_trace::manifest::BackendKind;
 use serde::{Deserialize, Serialize};
@@ -42,8 +41,9 @@ use crate::stored::{ResultStore, RunResult};
 use crate::verdict_counts::Ending;
 
 pub use crate::verdict_counts::VerdictCounts;
-pub use costs::{Costs, Outage, TaskCosts};
+pub use costs::{Costs, TaskCosts};
 use estimate::{Estimate, FEW};
+pub use faultline_history::Outage;
 use protocols::{under, without_absent, without_faults};
 use quantity::{Quantity, TOOK_EFFECT};
 
@@ -74,7 +74,7 @@ pub struct Made {
     without_fault: bool,
     judgement: Judgement,
     costs: Costs,
-    time: TimeByActivity,
+    time: TimeByPart,
 }
 
 /// The part of a run's result that a comparison stores.
@@ -90,7 +90,7 @@ pub(crate) struct Ended {
     without_fault: bool,
     reasons: Vec<String>,
     costs: Costs,
-    time: TimeByActivity,
+    time: TimeByPart,
 }
 
 impl From<Made> for Ended {
@@ -109,11 +109,10 @@ impl RunResult for (u64, Ended) {
     }
 }
 
-/// Returns the costs of a run and, for each activity, the time that all processes spent on it.
-fn spent(history: &History<'_>, names: &DisplayNames) -> (Costs, TimeByActivity) {
-    let timeline = Timeline::of(history, names);
-    let clusters = names.clusters().map(|it| TimeByActivity::of(it, &timeline, history.trace, names));
-    (Costs::of(history), clusters.fold(TimeByActivity::default(), |sum, it| sum + it))
+/// Returns the costs of a run, and where the time of all processes went.
+fn spent(history: &History<'_>) -> (Costs, TimeByPart) {
+    let ledger = Ledger::of(history);
+    (Costs::of(history, &ledger), ledger.total())
 }
 
 impl Made {
@@ -122,7 +121,7 @@ impl Made {
     pub fn of(federation: &Federation, recording: &Recording) -> Made {
         let context = Context::from_manifest(&recording.manifest);
         let history = History::new(&recording.trace, &context);
-        Made::new(federation, recording, spent(&history, &DisplayNames::new(&recording.manifest)))
+        Made::new(federation, recording, spent(&history))
     }
 
     /// Runs a federation in virtual time.
@@ -150,12 +149,11 @@ impl Made {
     ) -> Result<(Made, Recording), SetupError> {
         let mut until = Until(interrupted);
         let unjudged = Session::new(federation).seed(seed).simulate(&mut Simulator::new(&mut until))?;
-        let names = DisplayNames::new(&unjudged.manifest);
-        let (recording, spent) = unjudged.judge_and(|history| spent(history, &names));
+        let (recording, spent) = unjudged.judge_and(spent);
         Ok((Made::new(federation, &recording, spent), recording))
     }
 
-    fn new(federation: &Federation, recording: &Recording, (costs, time): (Costs, TimeByActivity)) -> Made {
+    fn new(federation: &Federation, recording: &Recording, (costs, time): (Costs, TimeByPart)) -> Made {
         Made {
             completed: recording.manifest.outcome == Some(Outcome::Completed),
             out_of_memory: matches!(recording.manifest.outcome, Some(Outcome::OutOfMemory(_))),
@@ -251,7 +249,7 @@ pub struct Row {
     pub points: BTreeMap<&'static str, Vec<f64>>,
     /// How the processes spent their time, summed over the runs with faults or, if the file has no faults, over those
     /// without.
-    pub time: TimeByActivity,
+    pub time: TimeByPart,
     /// The period of the checkpoint timer if the timer never fired without faults: every run took longer than the
     /// period, but all checkpoints were forced.
     pub timer_never_fired: Option<String>,
@@ -279,7 +277,7 @@ pub(crate) struct Run {
     ranks: u32,
     logs: Logs,
     pub(crate) costs: Costs,
-    time: TimeByActivity,
+    time: TimeByPart,
 }
 
 impl Run {
@@ -436,7 +434,7 @@ impl Bench<'_, '_, '_> {
             faulty: VerdictCounts::default(),
             values: BTreeMap::new(),
             points: BTreeMap::new(),
-            time: TimeByActivity::default(),
+            time: TimeByPart::default(),
             timer_never_fired: None,
         };
         if row.cannot.is_some() {
@@ -470,7 +468,7 @@ impl Bench<'_, '_, '_> {
             .map(|(text, _)| text);
         // The time that processes spend on each activity without faults says nothing about runs with faults.
         let timed = if self.has_faults { &faulty } else { &calm };
-        row.time = timed.iter().fold(TimeByActivity::default(), |sum, it| sum + it.time);
+        row.time = timed.iter().fold(TimeByPart::default(), |sum, it| sum + it.time);
         (row.calm, row.faulty) = (counts(&calm), counts(&faulty));
         row
     }

@@ -266,7 +266,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use faultline_api::resource::{Family, ProtocolSpec};
-    use faultline_report::TimeByActivity;
+    use faultline_history::TimeByPart;
 
     use super::super::VerdictCounts;
     use super::super::estimate::Estimate;
@@ -284,7 +284,7 @@ mod tests {
             faulty: VerdictCounts::default(),
             values: BTreeMap::new(),
             points: BTreeMap::new(),
-            time: TimeByActivity::default(),
+            time: TimeByPart::default(),
             timer_never_fired: None,
         };
         for quantity in Quantity::of_family(family) {

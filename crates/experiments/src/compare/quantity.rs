@@ -177,7 +177,7 @@ pub const QUANTITIES: [Quantity; 19] = [
         faulty: true,
         drawn: true,
         family: None,
-        of: |run, _| per_outage(run, |it| Some(it.lost_seconds)),
+        of: |run, _| per_outage(run, |it| Some(it.lost_work_seconds)),
     },
     Quantity {
         name: "tasksRunAgainPercent",

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use faultline_report::TimeByActivity;
+use faultline_history::TimeByPart;
 use faultline_report::explain::count;
 use faultline_report::table::{split, wrapped};
 use faultline_report::text::percent;
@@ -83,7 +83,7 @@ pub fn json(it: &Comparison) -> String {
         quantities: &'a BTreeMap<&'static str, Estimate>,
         /// The time by activity, summed over the processes of all runs with faults or, if the file has no faults, of
         /// all runs.
-        time: &'a TimeByActivity,
+        time: &'a TimeByPart,
     }
     let object = Object {
         name: &it.name,
@@ -181,9 +181,9 @@ fn only_forced(row: &Row) -> Option<String> {
 }
 
 /// Returns the activities on which the processes of any protocol spent time: their positions in
-/// [`TimeByActivity::parts`], with their names.
+/// [`TimeByPart::parts`], with their names.
 pub(super) fn kinds_of_time(it: &Comparison) -> Vec<(usize, &'static str)> {
-    let names = TimeByActivity::default().parts().into_iter().map(|(name, _)| name).enumerate();
+    let names = TimeByPart::default().parts().into_iter().map(|(name, _)| name).enumerate();
     names.filter(|(kind, _)| it.rows.iter().any(|row| row.time.parts()[*kind].1 > 0.0)).collect()
 }
 

@@ -74,7 +74,7 @@ const OWN: [Quantity; 2] = [
         drawn: true,
         family: None,
         of: |run, _| {
-            run.completed.then(|| run.costs.outages.iter().map(|it| it.lost_seconds).sum::<f64>() + 0.0)
+            run.completed.then(|| run.costs.outages.iter().map(|it| it.lost_work_seconds).sum::<f64>() + 0.0)
         },
     },
 ];

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::{Attempt, Cause, Claim, Incarnation, Position, ProcessId, Span, Theft, TheftStep, Time};
 use faultline_history::lost::{FactPosition, Returns, instant, ran};
+use faultline_history::outages::outages;
 use faultline_history::recoveries::Recoveries;
-use faultline_history::{GroupId, History, Point};
-use faultline_trace::FlawKind;
+use faultline_history::{GroupId, History, Ledger, Point};
 
 use super::{
     Failure, Injection, MessagePath, Takeover, Tasks, TheftContent, TheftPath, Timeline, TimelineCheckpoint,
@@ -19,12 +19,13 @@ use crate::names::{DisplayNames, RollbackUnit};
 type Key = (RollbackUnit, Incarnation);
 
 pub(super) fn build(history: &History<'_>, names: &DisplayNames) -> Timeline {
-    let last = history.trace.streams.values().filter_map(|stream| stream.last()).map(|(at, _)| *at).max();
     let mut timeline = supervised(history);
-    timeline.end = last.unwrap_or(timeline.origin);
+    timeline.end = history.end();
+    timeline.ledger = Ledger::of(history);
+    timeline.outages = outages(history, &timeline.ledger);
     timeline.checkpoints = checkpoints(history, names);
     timeline.tasks = tasks(history);
-    timeline.incomplete = incomplete(history);
+    timeline.incomplete = history.incomplete();
     timeline.is_cut_short = history.context.outcome.is_none();
     take_over(&mut timeline, history);
     if history.planned.is_some() {
@@ -97,24 +98,6 @@ fn checkpoints(
         }
     }
     checkpoints
-}
-
-/// Returns the processes with a stream that is missing, or that may end early because it is damaged, was not sealed or
-/// contains an impossible fact.
-fn incomplete(history: &History<'_>) -> BTreeSet<ProcessId> {
-    let flaws = history.trace.flaws.iter();
-    let missing = flaws.filter(|it| match it.kind {
-        FlawKind::Absent
-        | FlawKind::Unreadable(_)
-        | FlawKind::Gap(_)
-        | FlawKind::Impossible(_)
-        | FlawKind::Unsealed(_)
-        | FlawKind::Incomplete(_)
-        | FlawKind::Torn(_) => true,
-        FlawKind::BrokenSeal { sealed, found } => found < sealed,
-        _ => false,
-    });
-    missing.filter_map(|it| it.stream.map(|(process, _)| process)).collect()
 }
 
 /// Returns the task counts of a program; `None` if processes exchange messages.

@@ -16,7 +16,7 @@ use faultline_core::{
     Sn, Span, StorageFate, Theft, Time,
 };
 use faultline_history::recoveries::RecoveryCost;
-use faultline_history::{Context, History};
+use faultline_history::{Context, History, Ledger, Outage};
 use faultline_history::{GroupId, lost};
 use faultline_trace::{Manifest, Trace};
 
@@ -66,6 +66,10 @@ pub struct Timeline {
     pub tasks: Option<Tasks>,
     /// The cost of each recovery, if tasks are assigned in advance.
     pub recoveries: Vec<(Incarnation, RecoveryCost)>,
+    /// Where the time of every process went.
+    pub ledger: Ledger,
+    /// What failures and the recoveries from them cost.
+    pub outages: Vec<Outage>,
     /// Processes whose times and counts are unknown, because their facts are incomplete.
     pub incomplete: BTreeSet<ProcessId>,
     /// Whether the run was cut short, so facts of any process may be missing at the end.

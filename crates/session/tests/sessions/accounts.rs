@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use faultline_core::{Fact, Span};
-use faultline_report::{DisplayNames, TimeByActivity, Timeline};
+use faultline_api::samples::SAMPLES;
+use faultline_core::{ClusterId, Fact, Span};
+use faultline_history::TimePart;
+use faultline_report::Timeline;
 use faultline_session::{Session, Simulator, UnjudgedRecording};
 
 /// The processes of each cluster compute for 300 s each, and save their state while a computation runs.
@@ -24,9 +26,13 @@ spec:
 ";
 
 fn recorded(text: &str) -> UnjudgedRecording {
+    recorded_with(text, 1)
+}
+
+fn recorded_with(text: &str, seed: u64) -> UnjudgedRecording {
     let federation =
         faultline_api::parse("accounts.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{it}"));
-    Session::new(&federation).seed(1).simulate(&mut Simulator::new(&mut ())).unwrap()
+    Session::new(&federation).seed(seed).simulate(&mut Simulator::new(&mut ())).unwrap()
 }
 
 #[test]
@@ -87,12 +93,28 @@ fn faults_drawn_from_a_distribution_strike_until_the_end() {
 fn surviving_computations_last_as_long_as_without_failures() {
     let recording = recorded(TEXT);
     let timeline = Timeline::new(&recording.trace, &recording.manifest);
-    let names = DisplayNames::new(&recording.manifest);
-    for cluster in names.clusters() {
-        let time = TimeByActivity::of(cluster, &timeline, &recording.trace, &names);
-        assert!(
-            (time.working_seconds - 600.0).abs() < 1e-6,
-            "two processes compute for 300 s each: {time:?}"
-        );
+    for cluster in [0, 1].map(ClusterId) {
+        let time = timeline.ledger.cluster(cluster);
+        assert_eq!(time.of(TimePart::Working), Span::from_secs(600), "two processes compute for 300 s each");
+        assert!(time.of(TimePart::Frozen) > Span::ZERO);
+    }
+}
+
+#[test]
+fn the_parts_of_every_process_add_up_to_its_window() {
+    for sample in SAMPLES.iter().filter(|it| it.name != "paper-2x100") {
+        for seed in 1..=3 {
+            let recording = recorded_with(sample.text, seed);
+            let ledger = Timeline::new(&recording.trace, &recording.manifest).ledger;
+            assert_eq!(ledger.processes.len(), recording.manifest.ranks().count(), "{}", sample.name);
+            for it in &ledger.processes {
+                let (from, upto) = it.window;
+                assert_eq!(it.time.total(), upto.since(from), "{} {seed}: {}", sample.name, it.process);
+            }
+            let time = ledger.total();
+            let restored = recording.trace.records().any(|it| matches!(it.fact, Fact::Restored(_)));
+            assert!(time.ettr().is_some_and(|it| it > 0.1), "{} {seed}: {time:?}", sample.name);
+            assert!(time.of(TimePart::Undone) == Span::ZERO || restored, "{} {seed}: {time:?}", sample.name);
+        }
     }
 }

@@ -50,7 +50,7 @@ impl Effect {
             runs: failed.len(),
             rolled_back: Spread::of(outages().map(|it| it.rolled_back as f64)),
             recovery: Spread::of(outages().filter_map(|it| it.recovery_seconds)),
-            undone: Spread::of(outages().map(|it| it.lost_seconds)),
+            undone: Spread::of(outages().map(|it| it.lost_work_seconds)),
             longer: Spread::of(pairs.map(|(failed, calm)| failed.seconds - calm.seconds)),
         }
     }
