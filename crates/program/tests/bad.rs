@@ -215,15 +215,13 @@ fn a_program_that_cannot_be_started_says_why() {
 #[test]
 fn an_execution_serves_later_lives() {
     let executable = executable("reused");
-    let log = |program: &P| format!("{program:?}").split("pid").nth(1).map(str::to_owned);
-    let mut host = Counting::default();
-    let first = start(executable.clone(), &mut host);
-    let pid = log(&first);
-    drop(first);
-    let second = start(executable.clone(), &mut host);
-    assert_eq!(log(&second), pid);
-    drop(second);
-    let fresh = faultline_program::with_fresh_executions(|| start(executable, &mut host));
-    assert_ne!(log(&fresh), pid);
-    assert_eq!(host.broke, None);
+    let lives = || {
+        let mut host = Counting::default();
+        let program = start(executable.clone(), &mut host);
+        assert_eq!(host.broke, None);
+        program.gauges().checkpoints
+    };
+    assert_eq!((lives(), lives()), (1, 2));
+    assert_eq!(faultline_program::with_fresh_executions(lives), 1);
+    assert_eq!(lives(), 3);
 }

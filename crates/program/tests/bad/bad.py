@@ -67,6 +67,8 @@ def misbehave(reply, event):
         case "evidence":
             reply["do"] = [{"do": "claim", "fact": "delivered", "id": event["id"]}]
 
+lives = 0  # a sound program remembers nothing of an earlier life
+
 for line in sys.stdin:
     event = json.loads(line)
     reply = {"n": event["n"], "do": []}
@@ -74,7 +76,9 @@ for line in sys.stdin:
         case "hello":
             reply = {"n": 0, "contract": 2 if BAD == "future" else 1}
         case "start":
+            lives += 1
             reply["do"] = [{"do": "release"}]
+            reply["gauges"] = {"checkpoints": lives}
         case "sent":
             reply["do"] = [{"do": "transmit", "id": event["id"], "position": [0, 0]}]
         case "received":
