@@ -156,7 +156,7 @@ fn each_broken_rule_is_named() {
             format!("{at}: action 1 (`restore`): image [1,0,1,1] is not at hand; it is at hand only"),
         ),
         ("version", format!("{at}: action 1 (`record`): the version of this record is 2 instead of 1")),
-        ("nobody", format!("{at}: action 1 (`send`): there is no process 99; the last one is 1")),
+        ("noProcess", format!("{at}: action 1 (`send`): there is no process 99; the last one is 1")),
         ("evidence", format!("{at}: action 1 (`claim`): a program cannot claim `delivered`")),
     ] {
         let breakage = receive(bad).broke.expect(bad);

@@ -62,7 +62,7 @@ def misbehave(reply, event):
             reply["do"] = [{"do": "restore", "image": [event["id"][1], 0, 1, 1], "incarnation": 1}]
         case "version":
             reply["do"] = [{"do": "record", "version": 2, "data": 0}]
-        case "nobody":
+        case "noProcess":
             reply["do"] = [{"do": "send", "to": 99, "message": 0}]
         case "evidence":
             reply["do"] = [{"do": "claim", "fact": "delivered", "id": event["id"]}]
