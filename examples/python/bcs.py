@@ -99,7 +99,7 @@ class Bcs:
         if stamp["epoch"] > self.epoch or self.phase != "running" or self.taking:
             self.waiting.append(message)
             return
-        below, beyond = self.delivered.setdefault(id[0], [0, set()])
+        below, beyond = self.delivered.get(id[0], [0, set()])
         if id[3] < below or id[3] in beyond:
             return
         if stamp["index"] > self.index and not self.no_forcing:

@@ -39,7 +39,7 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, CommandError> {
 }
 
 /// Fails if the protocol of a recorded run is a program, unless the user permits that the program is started: a record may
-/// come from somebody else.
+/// come from another user.
 pub(crate) fn permit_program(manifest: &Manifest, is_permitted: bool) -> Result<(), CommandError> {
     let federation = faultline_api::parse("federation.yaml", manifest.federation.as_bytes());
     match federation.ok().as_ref().and_then(|it| it.spec.protocol.program()) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use faultline_core::{Claim, ClusterId, Fact, Image, ImageName, MessageId, Payload, ProcessId, Snapshot};
 use faultline_trace::Extent;
 
-use crate::contract::{Json, Wrong};
+use crate::contract::{Event, Json, Wrong};
 use crate::payload;
 
 /// An image of a program.
@@ -173,17 +173,36 @@ impl Checks {
     }
 }
 
+/// The application message that an event carries.
+pub(crate) struct Carried {
+    id: MessageId,
+    payload: Payload,
+    text: String,
+}
+
+impl Carried {
+    pub(crate) fn new(id: MessageId, payload: Payload) -> Carried {
+        let text = payload::encode(id, &payload);
+        Carried { id, payload, text }
+    }
+
+    pub(crate) fn add_to(&self, event: Event) -> Event {
+        event.message(self.id).word("payload", &self.text)
+    }
+}
+
 /// Returns the payload of a message: the given one or, if it is omitted, that of the event being answered.
 pub(crate) fn payload_of(
     id: MessageId,
     given: Option<&str>,
-    answered: Option<&(MessageId, Payload)>,
+    answered: Option<&Carried>,
 ) -> Result<Payload, Wrong> {
     match (given, answered) {
+        (Some(text), Some(it)) if it.id == id && it.text == text => Ok(it.payload.clone()),
         (Some(text), _) => {
             payload::decode(id, text).ok_or_else(|| "the payload is not that of this message".to_owned())
         }
-        (None, Some((of, payload))) if *of == id => Ok(payload.clone()),
+        (None, Some(it)) if it.id == id => Ok(it.payload.clone()),
         (None, _) => Err("field `payload` is missing, and the event does not carry this message".to_owned()),
     }
 }

@@ -2,7 +2,7 @@
 //! lists actions. `docs/programs.md` describes this contract.
 //!
 //! A program is one more [`Protocol`](faultline_core::Protocol), so drivers, searches and reports treat it like any
-//! other. Its content of images and snapshots stays on this side of the pipe, and only this side reports facts. A
+//! other. The content of images and snapshots stays on this side of the pipe, and only this side reports facts. A
 //! program that breaks the contract cannot cause a panic: [`Claim::Broke`](faultline_core::Claim::Broke) ends the run.
 //!
 //! | module | contents |

@@ -24,13 +24,22 @@ pub(crate) fn encode(id: MessageId, payload: &Payload) -> String {
     }
     let check = check(id, &bytes[CHECK..]);
     bytes[..CHECK].copy_from_slice(&check.to_le_bytes());
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let word =
-            chunk.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        text.extend((0..=chunk.len()).map(|at| char::from(DIGITS[(word >> (18 - 6 * at)) as usize & 63])));
+    let mut text = Vec::with_capacity(bytes.len().div_ceil(3) * 4);
+    let digit = |word: u32, shift: u32| DIGITS[(word >> shift) as usize & 63];
+    let mut chunks = bytes.chunks_exact(3);
+    for chunk in &mut chunks {
+        let word = u32::from_be_bytes([0, chunk[0], chunk[1], chunk[2]]);
+        text.extend_from_slice(&[digit(word, 18), digit(word, 12), digit(word, 6), digit(word, 0)]);
     }
-    text
+    match *chunks.remainder() {
+        [a] => text.extend_from_slice(&[digit(u32::from(a) << 16, 18), digit(u32::from(a) << 16, 12)]),
+        [a, b] => {
+            let word = u32::from_be_bytes([0, a, b, 0]);
+            text.extend_from_slice(&[digit(word, 18), digit(word, 12), digit(word, 6)]);
+        }
+        _ => {}
+    }
+    String::from_utf8(text).expect("the digits are ASCII")
 }
 
 /// Returns the payload of a message; `None` if the text is not the payload of this message.
@@ -84,12 +93,12 @@ mod tests {
     #[test]
     fn a_payload_is_unchanged_and_belongs_to_one_message() {
         for length in 0..70 {
-            let bytes: Vec<u8> = (0..length).map(|it| it * 37).collect();
+            let bytes: Vec<u8> = (0..length).map(|it: u8| it.wrapping_mul(37)).collect();
             let payload = Payload::from_slice(&bytes);
             let text = encode(id(7), &payload);
             assert_eq!(decode(id(7), &text), Some(payload), "{text}");
             assert_eq!(decode(id(8), &text), None);
-            assert_eq!(decode(id(7), &text.replacen(&text[12..13], "-", 1)), None);
+            assert_eq!(decode(id(7), &text.replacen(&text[3..4], "-", 1)), None);
             assert_eq!(decode(id(7), &text[1..]), None);
         }
         let text = encode(id(7), &Payload::Virtual(1 << 40));

@@ -120,25 +120,30 @@ impl Pipe {
         let (mut left, mut searched) = (line.as_bytes(), 0);
         let (mut waited, mut cpu_before) = (Duration::ZERO, None);
         loop {
-            left = self.write(left)?;
-            let has_ended = self.read()?;
-            if let Some(at) = self.buffer[searched..].iter().position(|it| *it == b'\n') {
-                return self.take(searched + at, left.is_empty());
+            left = self.write(left);
+            let begun = Instant::now();
+            let (has_output, has_log) = self.wait(!left.is_empty());
+            waited += begun.elapsed().min(SLICE);
+            if has_log {
+                self.read_log();
             }
-            searched = self.buffer.len();
-            if searched > LONGEST_LINE {
-                let what = "broke the contract at {}: its reply is longer than 16 MiB".to_owned();
-                return Err(Failure { kind: BreakageKind::Contract, what });
-            }
-            if has_ended {
-                return Err(self.ended());
+            if has_output {
+                let has_ended = self.read();
+                if let Some(at) = self.buffer[searched..].iter().position(|it| *it == b'\n') {
+                    return self.take(searched + at, left.is_empty());
+                }
+                searched = self.buffer.len();
+                if searched > LONGEST_LINE {
+                    let what = "broke the contract at {}: its reply is longer than 16 MiB".to_owned();
+                    return Err(Failure { kind: BreakageKind::Contract, what });
+                }
+                if has_ended {
+                    return Err(self.ended());
+                }
             }
             if waited >= within {
                 return Err(self.silent(waited, cpu_before));
             }
-            let begun = Instant::now();
-            self.wait(!left.is_empty());
-            waited += begun.elapsed().min(SLICE);
             if cpu_before.is_none() && waited >= SLICE {
                 cpu_before = self.cpu_time();
             }
@@ -161,41 +166,42 @@ impl Pipe {
     }
 
     /// Writes as much as fits, and returns the rest. The output of a program that no longer reads says why.
-    fn write<'a>(&mut self, mut left: &'a [u8]) -> Result<&'a [u8], Failure> {
+    fn write<'a>(&mut self, mut left: &'a [u8]) -> &'a [u8] {
         while !left.is_empty() {
             match self.input.write(left) {
                 Ok(written) => left = &left[written..],
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return Ok(&[]),
+                Err(_) => return &[],
             }
         }
-        Ok(left)
+        left
     }
 
-    /// Reads everything that the program has written. Returns whether it has closed its standard output.
-    fn read(&mut self) -> Result<bool, Failure> {
-        self.read_log();
-        let mut chunk = [0; 16 << 10];
+    /// Reads what the program has written. Returns whether it has closed its standard output.
+    fn read(&mut self) -> bool {
+        let mut chunk = [0; 4 << 10];
         loop {
             match self.output.read(&mut chunk) {
-                Ok(0) => return Ok(true),
+                Ok(0) => return true,
                 Ok(read) => {
-                    self.buffer.extend(&chunk[..read]);
+                    self.buffer.extend_from_slice(&chunk[..read]);
                     // A reply that is complete or too long needs no more.
                     if read < chunk.len() || self.buffer.len() > LONGEST_LINE {
-                        return Ok(false);
+                        return false;
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return Ok(false),
+                Err(_) => return false,
             }
         }
     }
 
-    /// Waits until the program has written something or, if `writes`, reads its input; at most for one slice.
-    fn wait(&self, writes: bool) {
-        let mut polled = vec![PollFd::new(self.output.as_fd(), PollFlags::POLLIN)];
+    /// Waits until the program has written something or, if `writes`, reads its input; at most for one slice. Returns
+    /// whether it has written output, and whether it has written to its log.
+    fn wait(&self, writes: bool) -> (bool, bool) {
+        let mut polled = Vec::with_capacity(3);
+        polled.push(PollFd::new(self.output.as_fd(), PollFlags::POLLIN));
         polled.extend(self.log.as_ref().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));
         if writes {
             polled.push(PollFd::new(self.input.as_fd(), PollFlags::POLLOUT));
@@ -203,6 +209,8 @@ impl Pipe {
         let slice = PollTimeout::try_from(SLICE).unwrap_or(PollTimeout::MAX);
         // An interruption by a signal only shortens the wait.
         let _ = poll(&mut polled, slice);
+        let is_ready = |place: usize| polled.get(place).and_then(PollFd::any).unwrap_or(false);
+        (is_ready(0), self.log.is_some() && is_ready(1))
     }
 
     /// Reads what the program has written to its log, but not without end.

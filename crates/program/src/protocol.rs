@@ -5,18 +5,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use faultline_core::protocol::Stamp;
 use faultline_core::{
-    Breakage, BreakageKind, Claim, Gauges, Host, Image, ImageName, Input, LifeStart, MessageId, Payload,
-    Position, Promises, Protocol, ProtocolTypes, Role, Snapshot, Time, To, Witness,
+    Breakage, BreakageKind, Claim, Gauges, Host, Image, ImageName, Input, LifeStart, Position, Promises,
+    Protocol, ProtocolTypes, Role, Snapshot, Time, To, Witness,
 };
 use faultline_trace::Extent;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::checks::{Checks, payload_of};
+use crate::checks::{Carried, Checks, payload_of};
 use crate::claim::claim;
 use crate::contract::{Event, Fields, Json, Reply, ReplyGauges, Want, Wrong, boot_name, read, required};
 use crate::executable::{Executable, Execution, not_a_reply};
-use crate::payload;
 use crate::pipe::{Failure, quoted};
 
 /// The maximum number of kinds of protocol messages, and the maximum length of their names.
@@ -212,14 +211,13 @@ impl Protocol for ProgramProtocol {
             Input::Consumed(_) if !self.wants(Want::Consumed) => return,
             Input::Left if !self.wants(Want::Left) => return,
             Input::Sent { id, payload } => {
-                let event =
-                    self.event("sent", now).message(id).word("payload", &payload::encode(id, &payload));
-                ("sent", event, Some((id, payload)))
+                let carried = Carried::new(id, payload);
+                ("sent", carried.add_to(self.event("sent", now)), Some(carried))
             }
             Input::Received { id, stamp, payload } => {
-                let event = self.event("received", now).message(id).json("stamp", stamp.value.text());
-                let event = event.word("payload", &payload::encode(id, &payload));
-                ("received", event, Some((id, payload)))
+                let carried = Carried::new(id, payload);
+                let event = carried.add_to(self.event("received", now));
+                ("received", event.json("stamp", stamp.value.text()), Some(carried))
             }
             other => {
                 let (name, event) = self.event_of(other, now);
@@ -300,13 +298,7 @@ impl ProgramProtocol {
     }
 
     /// Sends an event to the program, and performs the actions of its reply.
-    fn answer(
-        &mut self,
-        name: &str,
-        event: Event,
-        carried: Option<(MessageId, Payload)>,
-        host: &mut dyn Host<Self>,
-    ) {
+    fn answer(&mut self, name: &str, event: Event, carried: Option<Carried>, host: &mut dyn Host<Self>) {
         let Some(mut execution) = self.execution.take() else { return };
         let label = format!("event {} (`{name}`)", self.number);
         let done = execution.pipe.exchange(&event.line(), None).and_then(|reply| {
@@ -343,7 +335,7 @@ impl ProgramProtocol {
         &mut self,
         reply: &str,
         label: &str,
-        carried: Option<&(MessageId, Payload)>,
+        carried: Option<&Carried>,
         host: &mut dyn Host<Self>,
     ) -> Result<(), Wrong> {
         let Reply { n, actions, wake, gauges } = read(reply).map_err(|why| not_a_reply(reply, &why))?;
@@ -370,7 +362,7 @@ impl ProgramProtocol {
         action: &RawValue,
         name: &mut String,
         label: &str,
-        carried: Option<&(MessageId, Payload)>,
+        carried: Option<&Carried>,
         host: &mut dyn Host<Self>,
     ) -> Result<(), Wrong> {
         let fields = Fields::parse(action).map_err(|(of, why)| {

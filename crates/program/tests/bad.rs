@@ -156,7 +156,7 @@ fn each_broken_rule_is_named() {
             format!("{at}: action 1 (`restore`): image [1,0,1,1] is not at hand; it is at hand only"),
         ),
         ("version", format!("{at}: action 1 (`record`): the version of this record is 2 instead of 1")),
-        ("nobody", format!("{at}: action 1 (`send`): there is no process 99; the last one is 1")),
+        ("noProcess", format!("{at}: action 1 (`send`): there is no process 99; the last one is 1")),
         ("evidence", format!("{at}: action 1 (`claim`): a program cannot claim `delivered`")),
     ] {
         let breakage = receive(bad).broke.expect(bad);
@@ -215,15 +215,13 @@ fn a_program_that_cannot_be_started_says_why() {
 #[test]
 fn an_execution_serves_later_lives() {
     let executable = executable("reused");
-    let log = |program: &P| format!("{program:?}").split("pid").nth(1).map(str::to_owned);
-    let mut host = Counting::default();
-    let first = start(executable.clone(), &mut host);
-    let pid = log(&first);
-    drop(first);
-    let second = start(executable.clone(), &mut host);
-    assert_eq!(log(&second), pid);
-    drop(second);
-    let fresh = faultline_program::with_fresh_executions(|| start(executable, &mut host));
-    assert_ne!(log(&fresh), pid);
-    assert_eq!(host.broke, None);
+    let lives = || {
+        let mut host = Counting::default();
+        let program = start(executable.clone(), &mut host);
+        assert_eq!(host.broke, None);
+        program.gauges().checkpoints
+    };
+    assert_eq!((lives(), lives()), (1, 2));
+    assert_eq!(faultline_program::with_fresh_executions(lives), 1);
+    assert_eq!(lives(), 3);
 }

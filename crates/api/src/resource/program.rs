@@ -20,7 +20,9 @@ const ANSWER_WITHIN: Span = Span::from_secs(10);
 const SHORTEST_ANSWER: Span = Span::from_millis(100);
 /// Maximum size of all files of a program, in bytes.
 const MAX_FILES: usize = 256 << 10;
-/// Maximum number of words of a command, of files, and of environment variables.
+/// Maximum number of files.
+const MAX_FILE_COUNT: usize = 16;
+/// Maximum number of words of a command, and of environment variables.
 const MAX_ENTRIES: usize = 64;
 /// Maximum length of a word, in characters.
 const MAX_WORD: usize = 1024;
@@ -30,11 +32,11 @@ const MAX_WORD: usize = 1024;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Program {
     /// The command and its arguments. It runs in a directory that contains only `files`.
-    #[schemars(length(min = 1, max = 64), inner(length(max = 1024)))]
+    #[schemars(schema_with = "command")]
     pub command: Vec<String>,
     /// Files in the working directory, by relative path. Records contain them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 64))]
+    #[schemars(extend("maxProperties" = 16))]
     pub files: BTreeMap<String, ProgramFile>,
     /// Parameters, which the program receives unchanged. A parameter with the same name as an option of the built-in
     /// protocols, such as `checkpointEvery`, has the same meaning.
@@ -50,7 +52,7 @@ pub struct Program {
     pub promises: Vec<Promise>,
     /// Environment variables.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 64))]
+    #[schemars(schema_with = "variables")]
     pub env: BTreeMap<String, String>,
     /// The time in which the program must answer an event. Default 10s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -103,6 +105,25 @@ fn any_parameters(_: &mut SchemaGenerator) -> Schema {
     schema
 }
 
+fn command(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "description": "The command and its arguments. It runs in a directory that contains only `files`.",
+        "minItems": 1,
+        "maxItems": MAX_ENTRIES,
+        "items": { "type": "string", "maxLength": MAX_WORD, "description": "A word of the command." },
+    })
+}
+
+fn variables(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "description": "Environment variables.",
+        "maxProperties": MAX_ENTRIES,
+        "additionalProperties": { "type": "string", "maxLength": MAX_WORD, "description": "The value of a variable." },
+    })
+}
+
 fn scopes(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "string",
@@ -126,7 +147,7 @@ fn promises(_: &mut SchemaGenerator) -> Schema {
         "description": "The properties that the program promises in addition to those of every protocol \
                         (docs/verdict.md).",
         "maxItems": Program::PROMISES.len(),
-        "items": { "type": "string", "enum": Program::PROMISES },
+        "items": { "type": "string", "enum": Program::PROMISES, "description": "A promise." },
     })
 }
 
@@ -227,9 +248,9 @@ impl Program {
     }
 
     fn problem_of_files(&self) -> Option<ProgramProblem> {
-        if self.files.len() > MAX_ENTRIES {
+        if self.files.len() > MAX_FILE_COUNT {
             let message = format!("there are too many files ({})", self.files.len());
-            return Some(problem("files", message, format!("list at most {MAX_ENTRIES} files")));
+            return Some(problem("files", message, format!("list at most {MAX_FILE_COUNT} files")));
         }
         for (name, ProgramFile { file, text }) in &self.files {
             let field = format!("files.{name}");

@@ -62,10 +62,12 @@ def misbehave(reply, event):
             reply["do"] = [{"do": "restore", "image": [event["id"][1], 0, 1, 1], "incarnation": 1}]
         case "version":
             reply["do"] = [{"do": "record", "version": 2, "data": 0}]
-        case "nobody":
+        case "noProcess":
             reply["do"] = [{"do": "send", "to": 99, "message": 0}]
         case "evidence":
             reply["do"] = [{"do": "claim", "fact": "delivered", "id": event["id"]}]
+
+lives = 0  # a sound program remembers nothing of an earlier life
 
 for line in sys.stdin:
     event = json.loads(line)
@@ -74,7 +76,9 @@ for line in sys.stdin:
         case "hello":
             reply = {"n": 0, "contract": 2 if BAD == "future" else 1}
         case "start":
+            lives += 1
             reply["do"] = [{"do": "release"}]
+            reply["gauges"] = {"checkpoints": lives}
         case "sent":
             reply["do"] = [{"do": "transmit", "id": event["id"], "position": [0, 0]}]
         case "received":
