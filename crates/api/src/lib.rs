@@ -17,6 +17,7 @@
 
 mod document;
 pub mod flow;
+mod hints;
 pub mod live;
 mod locate;
 pub mod names;

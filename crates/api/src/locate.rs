@@ -16,6 +16,8 @@ pub(crate) struct Locations {
     places: BTreeMap<String, Range<usize>>,
     /// Path of the map that contains a key, by the offset of the key's first byte.
     parents: BTreeMap<usize, String>,
+    /// The byte at which the text stops being valid YAML.
+    invalid: Option<usize>,
 }
 
 /// A list or map that is being parsed.
@@ -28,10 +30,16 @@ impl Locations {
     /// Parses the first document of `text`. If the text is not valid YAML, values after the first error have no
     /// location.
     pub(crate) fn of(text: &str) -> Locations {
-        let (mut places, mut parents) = (BTreeMap::new(), BTreeMap::new());
+        let (mut places, mut parents, mut invalid) = (BTreeMap::new(), BTreeMap::new(), None);
         let mut open: Vec<Open> = Vec::new();
         for next in Parser::new_from_str(text) {
-            let Ok((event, span)) = next else { break };
+            let (event, span) = match next {
+                Ok(next) => next,
+                Err(error) => {
+                    invalid = Some(byte_of(text, error.marker().index()));
+                    break;
+                }
+            };
             let bytes = span.byte_range().unwrap_or_default();
             match event {
                 Event::DocumentEnd => break,
@@ -64,12 +72,32 @@ impl Locations {
                 _ => {}
             }
         }
-        Locations { places, parents }
+        Locations { places, parents, invalid }
     }
 
     /// Returns the location of the map that contains the key at byte `at`; `None` if there is no such key.
     pub(crate) fn around(&self, at: usize) -> Option<Range<usize>> {
         self.parents.get(&at).map(|path| self.find(path))
+    }
+
+    /// Returns the byte at which the text stops being valid YAML; `None` if all of it is valid.
+    pub(crate) fn invalid(&self) -> Option<usize> {
+        self.invalid
+    }
+
+    /// Returns the path of the value at byte `at`; `None` if no value begins there.
+    pub(crate) fn path_at(&self, at: usize) -> Option<&str> {
+        self.places.iter().find(|(_, place)| place.start == at).map(|(path, _)| path.as_str())
+    }
+
+    /// Returns the location of a key named `key` in a map that contains the map at `path`, directly or not.
+    pub(crate) fn outside(&self, text: &str, path: &str, key: &str) -> Option<usize> {
+        let is_outer = |outer: &str| path.strip_prefix(outer).is_some_and(|rest| !rest.is_empty());
+        let named = |at: usize| {
+            let rest = text.get(at..).and_then(|it| it.trim_start_matches(['"', '\'']).strip_prefix(key));
+            rest.is_some_and(|it| it.trim_start_matches(['"', '\'', ' ']).starts_with(':'))
+        };
+        self.parents.iter().find(|(at, parent)| is_outer(parent) && named(**at)).map(|(at, _)| *at)
     }
 
     /// Returns the last location in the text that ends at or before byte `at`; `None` if there is none.
@@ -113,6 +141,11 @@ fn enter(open: &mut [Open]) -> (String, Option<Range<usize>>) {
             None => (path.clone(), None),
         },
     }
+}
+
+/// Returns the byte at which the character with this index begins.
+fn byte_of(text: &str, index: usize) -> usize {
+    text.char_indices().nth(index).map_or(text.len(), |(at, _)| at)
 }
 
 /// Returns the rest of the line on which `bytes` starts, without trailing whitespace.

@@ -12,9 +12,10 @@ use serde::de::DeserializeOwned;
 use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter};
 
 use crate::document::{ApiVersion, Document, Kind};
+use crate::hints;
 use crate::locate::Locations;
 use crate::resource::{Federation, ProtocolSpec};
-use crate::validate::{MAX_PROBLEMS, Problem, similar, validate};
+use crate::validate::{MAX_PROBLEMS, Problem, one_of, validate};
 
 /// The length of a line in bytes from which on errors do not show it.
 const LONG_LINE: usize = 300;
@@ -366,9 +367,7 @@ fn explain(text: &str, error: &Error) -> Mistake {
             (format!("unknown value `{variant}`"), instead(variant, &possible(expected)))
         }
         Error::SerdeMissingField { field, .. } => {
-            let help = format!("add `{field}: …`; `faultline samples` prints complete examples");
-            let around = Locations::of(text).around(place.start).unwrap_or(place);
-            return (format!("missing field `{field}`"), help, around);
+            return missing(text, field, place);
         }
         Error::SerdeInvalidType { unexpected, expected, .. }
         | Error::SerdeInvalidValue { unexpected, expected, .. } => {
@@ -383,19 +382,14 @@ fn explain(text: &str, error: &Error) -> Mistake {
         Error::InvalidScalar { ty, .. } => match *ty {
             "floating point" => ("expected a number".into(), "write a number, such as 0.7".into()),
             "boolean" => ("expected true or false".into(), "write `true` or `false`".into()),
-            _ => (
-                "expected a whole number in the allowed range".into(),
-                "write a whole number of at least 0; `faultline schema` prints the maximum"
-                    .into(),
-            ),
+            ty => whole_number(text, ty, &place),
         },
         Error::Unexpected { expected, .. } if expected.contains("mapping") => {
             // If a plain word appears where a mapping is expected, the parser reports the location of the next key.
             let locations = Locations::of(text);
             let word = locations.around(place.start).and_then(|_| locations.before(place.start));
-            let help =
-                "write `{ … }` with the fields inside; `faultline samples` prints complete examples";
-            return ("expected a mapping".into(), help.into(), word.unwrap_or(place));
+            let place = word.unwrap_or(place);
+            return ("expected a mapping".into(), hints::mapping(&locations, text, &place), place);
         }
         Error::Unexpected { expected, .. } if expected.contains("scalar") => {
             ("expected a single value".into(), "write a word or a number, without brackets".into())
@@ -437,6 +431,54 @@ fn explain(text: &str, error: &Error) -> Mistake {
     (message, help, place)
 }
 
+/// Explains a missing field. If the field is indented by too many or too few columns, it exists, but outside its map.
+fn missing(text: &str, field: &str, place: Range<usize>) -> Mistake {
+    let locations = Locations::of(text);
+    if let Some((line, indentation)) = locations.invalid().and_then(|at| indented(text, at)) {
+        let columns = if indentation == 1 { "column" } else { "columns" };
+        let message = format!(
+            "the indentation of this line ({indentation} {columns}) matches none of the mappings above it"
+        );
+        let help = format!(
+            "indent all fields of a mapping by the same number of columns, here and above; otherwise, `{field}` is missing"
+        );
+        return (message, help, line);
+    }
+    let around = locations.around(place.start).unwrap_or(place);
+    let path = locations.path_at(around.start).unwrap_or_default();
+    if let Some(at) = locations.outside(text, path, field) {
+        let help = "indent it by as many columns as the other fields of that mapping";
+        return (format!("`{field}` is outside the mapping `{path}`"), help.into(), at..at + field.len());
+    }
+    let help = format!("add `{field}: …`; `faultline samples` prints complete examples");
+    (format!("missing field `{field}`"), help, around)
+}
+
+/// Returns the text of the line whose first word is at byte `at`, and by how many columns it is indented; `None` if the
+/// line begins elsewhere.
+fn indented(text: &str, at: usize) -> Option<(Range<usize>, usize)> {
+    let start = text[..at].rfind('\n').map_or(0, |it| it + 1);
+    let line = text[start..].split('\n').next().unwrap_or_default().trim_end();
+    let indentation = line.len() - line.trim_start().len();
+    (start + indentation == at && indentation < line.len()).then_some((at..start + line.len(), indentation))
+}
+
+/// Explains a value that is not a whole number, or not one in the range of its field. `kind` is its type.
+fn whole_number(text: &str, kind: &str, place: &Range<usize>) -> (String, String) {
+    let value = text[place.clone()].trim();
+    // Quotes matter only around a number.
+    let word = value.trim_matches('"');
+    let value = if word.parse::<i128>().is_ok() { value } else { word };
+    let largest = if kind == "u64" { u64::MAX } else { u32::MAX.into() };
+    let (least, most) = hints::range(&Locations::of(text), place.start).unwrap_or((0, largest));
+    let message = match value.parse::<i128>() {
+        Ok(_) => format!("`{value}` is out of range"),
+        Err(_) if value.is_empty() => "expected a whole number".to_owned(),
+        Err(_) => format!("`{value}` is not a whole number"),
+    };
+    (message, format!("write a whole number from {least} to {most}"))
+}
+
 /// Returns the allowed words among those that the parser expects: all of them or, if they are kinds of facts, those
 /// that processes report.
 fn possible(expected: &[&'static str]) -> Vec<&'static str> {
@@ -448,17 +490,18 @@ fn possible(expected: &[&'static str]) -> Vec<&'static str> {
 
 /// Returns the suggested fix for an unknown word.
 fn instead(word: &str, expected: &[&'static str]) -> String {
+    if let Some((field, value)) = word.split_once(':').filter(|(field, _)| expected.contains(field)) {
+        return format!("write a space after the colon: `{field}: {value}`");
+    }
     let possible = match expected {
         [] => "remove it, because no fields are allowed here".to_owned(),
         [only] => format!("use `{only}`"),
         many => format!("use one of: {}", many.join(", ")),
     };
-    if let Some(whose) = option_elsewhere(word) {
-        return format!("`{word}` is an option of {whose}; {possible}");
-    }
-    match similar(word, expected.iter().copied()) {
-        Some(similar) => format!("did you mean `{similar}`?"),
-        None => possible,
+    match option_elsewhere(word) {
+        Some(whose) => format!("`{word}` is an option of {whose}; {possible}"),
+        None if expected.is_empty() => possible,
+        None => one_of(word, expected),
     }
 }
 

@@ -12,8 +12,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 mod cores;
+mod spelling;
 
 pub use cores::Cores;
+
+use spelling::{meant, without_blanks};
 
 /// The reason why a string is not a valid quantity. Each message suggests a fix after the colon.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,7 +51,7 @@ pub enum QuantityError {
     #[error("`{0}` is less than the smallest bandwidth: write at least 8bit, which is 1 byte per second")]
     TooSlow(String),
     /// The unit is unknown.
-    #[error("`{unit}` in `{text}` is not a valid unit for {what}: use {units}")]
+    #[error("`{unit}` in `{text}` is not a valid unit for {what}: {help}")]
     UnknownUnit {
         /// The text.
         text: String,
@@ -56,8 +59,8 @@ pub enum QuantityError {
         unit: String,
         /// The kind of quantity that was expected.
         what: &'static str,
-        /// The valid units: `one of` and a list, or the only unit.
-        units: String,
+        /// What to write: the units, and the same value with the unit that was probably meant.
+        help: String,
     },
     /// The number is negative.
     #[error("{what} must not be negative (found `{text}`): write a value of zero or more")]
@@ -213,9 +216,6 @@ impl Kind {
 
     /// Splits `text` into the number and the rest.
     fn number<'a>(&self, text: &'a str) -> Result<(f64, &'a str), QuantityError> {
-        if let Some(compact) = without_blanks(text) {
-            return Err(QuantityError::Blank { text: text.into(), compact });
-        }
         let digits = text.trim_start_matches('-');
         let end = digits.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(digits.len());
         let (number, unit) = digits.split_at(end);
@@ -256,15 +256,16 @@ impl Kind {
     fn unknown_unit(&self, text: &str, unit: &str, units: &[(&str, u64)]) -> QuantityError {
         let named: Vec<&str> = units.iter().map(|(name, _)| *name).filter(|it| !it.is_empty()).collect();
         let or_none = if named.len() < units.len() { ", or no unit" } else { "" };
-        QuantityError::UnknownUnit {
-            text: text.into(),
-            unit: unit.trim().into(),
-            what: self.what,
-            units: match &named[..] {
-                [only] => format!("{only}{or_none}"),
-                many => format!("one of {}{or_none}", many.join(", ")),
-            },
-        }
+        let all = match &named[..] {
+            [only] => format!("use {only}{or_none}"),
+            many => format!("use one of {}{or_none}", many.join(", ")),
+        };
+        let number = text.trim_end_matches(|it: char| !it.is_ascii_digit());
+        let help = match meant(number, unit, units) {
+            Some(meant) => format!("write `{meant}`, or {all}"),
+            None => all,
+        };
+        QuantityError::UnknownUnit { text: text.into(), unit: unit.trim().into(), what: self.what, help }
     }
 
     /// Prints `value` in the largest unit that makes it a whole number or, if there is none, in the smallest unit, so
@@ -278,18 +279,10 @@ impl Kind {
     }
 }
 
-/// Returns a quantity without its blanks; `None` if it has none, or does not begin with a number.
-fn without_blanks(text: &str) -> Option<String> {
-    let compact: String = text.split_whitespace().collect();
-    let is_quantity =
-        text.chars().count() <= MAX_LENGTH && compact.starts_with(|it: char| it.is_ascii_digit());
-    (compact.len() < text.len() && is_quantity).then_some(compact)
-}
-
 impl FromStr for Duration {
     type Err = QuantityError;
     fn from_str(text: &str) -> Result<Self, QuantityError> {
-        DURATION.parse(text).map(|nanos| Duration(Span(nanos)))
+        without_blanks(text, |text| DURATION.parse(text)).map(|nanos| Duration(Span(nanos)))
     }
 }
 
@@ -309,6 +302,12 @@ impl FromStr for Bandwidth {
         if text == "unlimited" {
             return Ok(Bandwidth::UNLIMITED);
         }
+        without_blanks(text, Bandwidth::of_text)
+    }
+}
+
+impl Bandwidth {
+    fn of_text(text: &str) -> Result<Self, QuantityError> {
         let (number, unit) = BANDWIDTH.split(text)?;
         if unit.is_empty() {
             return Err(QuantityError::ZeroBandwidth(text.into()));
@@ -337,19 +336,18 @@ impl FromStr for Size {
     type Err = QuantityError;
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         // Kubernetes writes `Ki`, `Mi` and `Gi`.
-        let binary = ["Ki", "Mi", "Gi"].iter().any(|unit| text.ends_with(unit));
-        match binary {
+        let of_text = |text: &str| match ["Ki", "Mi", "Gi"].iter().any(|unit| text.ends_with(unit)) {
             true => SIZE.parse(&format!("{text}B")),
             false => SIZE.parse(text),
-        }
-        .map(Size)
+        };
+        without_blanks(text, of_text).map(Size)
     }
 }
 
 impl FromStr for Loss {
     type Err = QuantityError;
     fn from_str(text: &str) -> Result<Self, QuantityError> {
-        LOSS.parse(text).map(|ppm| Loss { ppm: ppm as u32 })
+        without_blanks(text, |text| LOSS.parse(text)).map(|ppm| Loss { ppm: ppm as u32 })
     }
 }
 
@@ -514,8 +512,18 @@ mod tests {
         assert_eq!(error::<Duration>("5"), "`5` has no unit: write a value such as `5ms`, `1.5s` or `2m`");
         assert_eq!(
             error::<Duration>("5seconds"),
-            "`seconds` in `5seconds` is not a valid unit for a duration: use one of ns, us, ms, s, m, h"
+            "`seconds` in `5seconds` is not a valid unit for a duration: write `5s`, or use one of ns, us, ms, s, m, h"
         );
+        assert_eq!(
+            error::<Duration>("5 milliseconds"),
+            "`milliseconds` in `5 milliseconds` is not a valid unit for a duration: write `5ms`, or use one of ns, us, ms, \
+             s, m, h"
+        );
+        assert!(error::<Duration>("1.5d").contains("write `36h`, or use one of"));
+        assert!(
+            error::<Duration>("5 fortnights").ends_with("for a duration: use one of ns, us, ms, s, m, h")
+        );
+        assert_eq!(error::<Duration>("5 "), "`5` has no unit: write a value such as `5ms`, `1.5s` or `2m`");
         assert_eq!(error::<Duration>("5 ms"), "`5 ms` contains a blank: write `5ms`");
         assert_eq!(error::<Duration>("5\u{a0}ms"), "`5\u{a0}ms` contains a blank: write `5ms`");
         assert_eq!(error::<Bandwidth>(" 100 Mbit "), "` 100 Mbit ` contains a blank: write `100Mbit`");
@@ -533,7 +541,16 @@ mod tests {
             error::<Duration>("99999999h"),
             "`99999999h` is too large for a duration: write at most 87600h"
         );
-        assert!(error::<Bandwidth>("100Mbps").contains("use one of bit, kbit, Mbit"));
+        assert!(error::<Bandwidth>("100Mbps").contains("write `100Mbit`, or use one of bit, kbit, Mbit"));
+        for (text, meant) in
+            [("100 Mbps", "`100Mbit`"), ("5Mb/s", "`5Mbit`"), ("1.5mbit", "`1.5Mbit`"), ("8MBps", "`8MB`")]
+        {
+            assert!(error::<Bandwidth>(text).contains(meant), "{text}: {}", error::<Bandwidth>(text));
+        }
+        for (text, meant) in [("1 megabyte", "`1MB`"), ("64kib", "`64KiB`"), ("2 Bytes", "`2B`")] {
+            assert!(error::<Size>(text).contains(meant), "{text}: {}", error::<Size>(text));
+        }
+        assert!(error::<Loss>("1 percent").contains("write `1%`, or use %"));
         assert!(error::<Bandwidth>("0MB").contains("`partition`"));
         assert_eq!(
             error::<Bandwidth>("1bit"),

@@ -62,9 +62,8 @@ pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<Exit, CommandError
         (graphs, cost) => recluster::recluster(graphs, constraints, cost.unwrap_or(1.0), arguments)?,
     };
     output::print(&printed)?;
-    match (&arguments.out, arguments.format) {
-        (Some(out), Format::Text) => output::print(&format!("\n{}\n", out.join(FRAGMENT).display()))?,
-        _ => {}
+    if let (Some(out), Format::Text) = (&arguments.out, arguments.format) {
+        output::print(&format!("\n{}\n", out.join(FRAGMENT).display()))?;
     }
     Ok(Exit::Pass)
 }

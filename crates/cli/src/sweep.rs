@@ -57,12 +57,7 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     let first_seed = arguments.seed.unwrap_or_else(|| federation.spec.seed());
     let sample = arguments.sample.map(|it| (it, first_seed));
     let plan = Plan::new(&federation, arguments.parameters.clone(), sample).map_err(|error| {
-        CommandError::input(miette!(
-            help = "specify a field below `spec`, as in `links.between.latency`, and give it values of its type; \
-                    `faultline schema` lists the fields",
-            "{}: {error}",
-            source.label
-        ))
+        CommandError::input(miette!(help = error.help().to_owned(), "{}: {error}", source.label))
     })?;
     plan.parameters.iter().flat_map(|it| &it.notes).for_each(|it| output::note(format_args!("note: {it}")));
     consecutive(first_seed, *seeds)?;

@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Kind, MAX_LENGTH, QuantityError};
+use super::{Kind, MAX_LENGTH, QuantityError, without_blanks};
 
 const CORES: Kind = Kind {
     what: "a number of cores",
@@ -28,6 +28,12 @@ pub struct Cores {
 impl FromStr for Cores {
     type Err = QuantityError;
     fn from_str(text: &str) -> Result<Self, QuantityError> {
+        without_blanks(text, Cores::of_text)
+    }
+}
+
+impl Cores {
+    fn of_text(text: &str) -> Result<Self, QuantityError> {
         let (number, unit) = CORES.number(text)?;
         let worth = CORES.units.iter().find(|(name, _)| *name == unit).map(|it| it.1 as f64);
         let worth = worth.ok_or_else(|| CORES.unknown_unit(text, unit, CORES.units))?;

@@ -147,7 +147,7 @@ impl Check<'_> {
                     "the fault would occur after the deadline of the run ({})",
                     Duration(self.spec.deadline())
                 ),
-                "choose an earlier time, or extend `deadline`",
+                Check::too_late(at.0),
             ),
             TriggerRef::At(_) => {}
             TriggerRef::When(when) => self.when(path, when),

@@ -60,23 +60,43 @@ pub fn validate(federation: &Federation) -> Vec<Problem> {
     check.problems
 }
 
-/// Returns the word in `known` that is most similar to `word`; `None` if none is similar. Ignores words of more than 64
-/// bytes, because a comparison takes time proportional to the product of the lengths.
+/// Returns the word in `known` that is most similar to `word`; `None` if none is similar, or if several contain it. Ignores
+/// words of more than 64 bytes, because a comparison takes time proportional to the product of the lengths.
 pub fn similar<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const LONGEST: usize = 64;
     if word.len() > LONGEST {
         return None;
     }
-    let known = known.into_iter().filter(|it| it.len() <= LONGEST);
-    let scored = known.map(|it| (strsim::jaro_winkler(&word.to_lowercase(), &it.to_lowercase()), it));
-    scored.filter(|(score, _)| *score > 0.8).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, it)| it)
+    let lower = word.to_lowercase();
+    let known: Vec<&str> = known.into_iter().filter(|it| it.len() <= LONGEST).collect();
+    let containing = containing(word, &known);
+    let scored = known.iter().map(|it| (strsim::jaro_winkler(&lower, &it.to_lowercase()), *it));
+    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(score, _)| *score > 0.8);
+    match (best, &containing[..]) {
+        // A mistyped letter or two, not a part of the word.
+        (Some((_, best)), _) if strsim::levenshtein(&lower, &best.to_lowercase()) <= 2 => Some(best),
+        (_, [only]) => Some(only),
+        (best, []) => best.map(|(_, it)| it),
+        _ => None,
+    }
+}
+
+/// Returns the known words that contain `word`, if it is long enough to be a part of a name.
+fn containing<'a>(word: &str, known: &[&'a str]) -> Vec<&'a str> {
+    let lower = word.to_lowercase();
+    let contains = |it: &&str| lower.len() > 3 && it.to_lowercase().contains(&lower);
+    known.iter().copied().filter(contains).collect()
 }
 
 /// Returns the remedy for an unknown word: the most similar known one or, if none is similar, all of them.
 pub fn one_of(word: &str, known: &[&str]) -> String {
-    match similar(word, known.iter().copied()) {
-        Some(similar) => format!("did you mean `{similar}`?"),
-        None => format!("use one of: {}", known.join(", ")),
+    match (similar(word, known.iter().copied()), &containing(word, known)[..]) {
+        (Some(similar), _) => format!("did you mean `{similar}`?"),
+        (None, []) => match known {
+            [only] => format!("use `{only}`"),
+            _ => format!("use one of: {}", known.join(", ")),
+        },
+        (None, several) => format!("use one of: {}", several.join(", ")),
     }
 }
 
@@ -284,7 +304,9 @@ impl<'a> Check<'a> {
         let exists = self.nodes.contains_key(name);
         if !exists && !self.has_max_problems() {
             let known: Vec<&str> = self.nodes.keys().copied().collect();
-            let help = match similar(name, known.iter().copied().take(MAX_CLUSTERS)) {
+            // Invalid names have to change anyway.
+            let valid = known.iter().copied().take(MAX_CLUSTERS).filter(|it| is_name(it));
+            let help = match similar(name, valid) {
                 Some(similar) => format!("did you mean `{similar}`?"),
                 None => match known[..] {
                     [only] => format!("the only cluster is `{only}`"),
@@ -493,8 +515,19 @@ impl<'a> Check<'a> {
                     },
                     Duration(deadline)
                 ),
-                "extend the deadline, or shorten the application",
+                match computing < Duration::MAX.0 {
+                    true => "extend the deadline, or shorten the application",
+                    false => "shorten the application; a deadline cannot be longer than 87600h",
+                },
             );
+        }
+    }
+
+    /// Returns the remedy for a time that is not before the deadline.
+    fn too_late(at: Span) -> &'static str {
+        match at < Duration::MAX.0 {
+            true => "choose an earlier time, or extend `deadline`",
+            false => "choose an earlier time",
         }
     }
 

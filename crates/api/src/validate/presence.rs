@@ -117,7 +117,7 @@ impl Check<'_> {
                         cluster.name,
                         Duration(deadline)
                     ),
-                    "choose an earlier time, or extend `deadline`",
+                    Check::too_late(at.0),
                 );
             }
         }

@@ -116,6 +116,13 @@ fn every_mistake_is_explained() {
         ("unknown field", with("deadline: 60s", "deadlien: 60s")),
         ("unknown field at the top", format!("{GOOD}speck: 1\n")),
         ("missing field", with("  application:\n    heat: { steps: 100 }\n", "")),
+        ("a field with too small an indentation", with("  links:", " links:")),
+        ("fields below one without an indentation", with("  links:", "links:")),
+        ("a field with too large an indentation", with("  seed: 7", "   seed: 7")),
+        (
+            "a field outside its map",
+            with("  application:\n    heat: { steps: 100 }\n", "") + "application:\n  heat: { steps: 100 }\n",
+        ),
         ("missing field of a fault", with("crash: { cluster: paris, node: 1 }", "pause: { cluster: paris }")),
         ("no options at all", with("{ cluster: paris, node: 1 }", "")),
         ("no name", with("metadata: { name: example }\n", "")),
@@ -140,6 +147,7 @@ fn every_mistake_is_explained() {
         ("zero nodes", with("nodes: 2", "nodes: 0")),
         ("duplicate cluster", with("name: rennes", "name: paris")),
         ("reserved name", with("name: rennes", "name: any")),
+        ("invalid name of a cluster that is mentioned", with("name: rennes", "name: Rennes II")),
         ("unknown cluster in a link", with("from: paris", "from: pari")),
         ("jitter", with("jitter: 200us", "jitter: 6ms")),
         (
@@ -333,17 +341,44 @@ fn messages_name_the_cause_in_the_words_of_the_file() {
         ("name: example", "name: 5", "`5` is not a valid name", "start with a letter"),
         ("name: paris", "name: null", "expected text (found an empty value or `null`)", "write a word"),
         ("name: paris", "name: [a]", "expected a single value", "without brackets"),
-        ("nodes: 3", "nodes: x", "expected a whole number", "write a whole number of at least 0"),
-        ("nodes: 3", "nodes: 3.5", "expected a whole number", "write a whole number of at least 0"),
-        ("nodes: 3", "nodes: null", "expected a whole number", "write a whole number of at least 0"),
+        ("nodes: 3", "nodes: x", "`x` is not a whole number", "write a whole number from 1 to 100000"),
+        ("nodes: 3", "nodes: \"x\"", "`x` is not a whole number", "from 1 to 100000"),
+        ("nodes: 3", "nodes: 3.5", "`3.5` is not a whole number", "write a whole number from 1 to 100000"),
+        ("nodes: 3", "nodes: null", "`null` is not a whole number", "write a whole number from 1 to 100000"),
+        ("steps: 100", "steps: 500000000000", "`500000000000` is out of range", "from 1 to 4294967295"),
+        ("steps: 100", "steps: 5e2", "`5e2` is not a whole number", "from 1 to 4294967295"),
+        ("seed: 7", "seed: seven", "`seven` is not a whole number", "from 0 to 18446744073709551615"),
+        ("node: 1", "node: -1", "`-1` is out of range", "from 0 to 4294967295"),
         ("seed: 7", "pause: 1", "expected true or false", "write `true` or `false`"),
         ("latency: 5ms", "latency: 1", "`1` has no unit", "write a value such as `5ms`"),
         ("latency: 5ms", "latency: { a: 1 }", "expected a single value", "without brackets"),
-        ("heat: { steps: 100 }", "heat: 5", "expected a mapping", "write `{ … }`"),
+        (
+            "heat: { steps: 100 }",
+            "heat: 5",
+            "expected a mapping",
+            "which may be columns, feedbackEvery, rows",
+        ),
+        ("heat: { steps: 100 }", "heat", "expected a mapping", "write `{ heat: {} }`"),
+        ("within: { preset: san }", "within: san", "expected a mapping", "write `{ preset: san }`"),
+        ("{ kind: disk, writeBandwidth: 200MB }", "disk", "expected a mapping", "write `{ kind: disk }`"),
+        ("{ cluster: paris, storage: lost }", "paris", "expected a mapping", "write `{ cluster: paris }`"),
+        (
+            "fact: checkpointRequested",
+            "fact: committed",
+            "unknown value",
+            "did you mean `checkpointCommitted`?",
+        ),
+        (
+            "fact: checkpointRequested",
+            "fact: checkpoint",
+            "unknown value",
+            "use one of: checkpointMessage, checkpointRequested, checkpointCommitted, checkpointAborted",
+        ),
+        ("kind: disk", "kind:disk", "unknown field `kind:disk`", "a space after the colon: `kind: disk`"),
         ("kind: disk", "kind: 5", "unknown value `5`", "use one of: memory, disk"),
         ("kind: Federation", "kind: null", "", ""),
         ("exponential: 30s", "exponential: 5", "`5` has no unit", "write a value such as"),
-        ("replicas: 1", "replicas: one", "expected a whole number", "write a whole number"),
+        ("replicas: 1", "replicas: one", "`one` is not a whole number", "write a whole number"),
         ("deadline: 60s", "deadline: *x", "", ""),
         ("deadline: 60s", "deadline: \"60s", "", ""),
         ("deadline: 60s", "deadline", "", ""),
@@ -360,6 +395,11 @@ fn messages_name_the_cause_in_the_words_of_the_file() {
 fn a_time_that_does_not_fit_is_not_shown_as_a_number_of_nanoseconds() {
     let (message, _) = first_error("steps: 100 }", "steps: 4000000000, stepTime: 87600h }");
     assert_eq!(message, "the application computes for more than 87600h, but the deadline of the run is 1m");
+    let long = with("heat: { steps: 100 }", "heat: { steps: 100, stepTime: 87600h }");
+    let long = long.replace("deadline: 60s", "deadline: 87600h").replace("at: 4s", "at: 87600h");
+    let helps: Vec<String> = rejected(long.as_bytes()).errors().iter().map(|it| it.help.clone()).collect();
+    assert!(helps.contains(&"choose an earlier time".to_owned()), "{helps:?}");
+    assert!(helps.iter().any(|it| it.contains("a deadline cannot be longer than 87600h")), "{helps:?}");
 }
 
 #[test]
@@ -389,6 +429,19 @@ fn micro_signs_and_a_byte_order_mark_are_accepted() {
         let original =
             parse("federation.yaml", GOOD.as_bytes()).unwrap_or_else(|it| panic!("{}", render(&it)));
         assert_eq!(federation.spec, original.spec);
+    }
+}
+
+#[test]
+fn mistakes_after_a_byte_order_mark_are_explained() {
+    for (from, to, message) in [
+        ("within: { preset: san }", "within: ärger", "expected a mapping"),
+        ("nodes: 3", "nodes: é", "`é` is not a whole number"),
+        ("  seed: 7", "   seed: 7 # é", "the indentation of this line (2 columns)"),
+        ("  application:\n    heat: { steps: 100 }\n", "", "missing field `application`"),
+    ] {
+        let rejected = rejected(format!("\u{feff}{}", with(from, to)).as_bytes());
+        assert!(rejected.errors()[0].message.starts_with(message), "{to}: {}", render(&rejected));
     }
 }
 

@@ -217,16 +217,23 @@ fn invalid_sweeps_are_refused_before_anything_runs() {
     };
     refused("protocol.hydee.replicas=1,2", "the file's protocol is `hc3i`, not `hydee`");
     refused("protocol.hc3i.replica=1,2", "unknown field `replica`");
-    refused("protocol.hc3i.replicas=0,7", "replicas");
-    refused("links.between.latency=1", "latency=1: `1` has no unit; write a value such as `5ms`");
-    refused("links.between.latency=1ms,5 ms", "latency=5 ms: `5 ms` contains a blank; write `5ms`");
+    refused("protocol.hc3i.replicas=0,7", "help: add clusters, or reduce `replicas`");
+    refused("links.between.latency=1", "latency=1: `1` has no unit help: write a value such as `5ms`");
+    refused("links.between.latency=1ms,5 ms", "latency=5 ms: `5 ms` contains a blank help: write `5ms`");
     refused("links.between.bandwidth=1bit", "`1bit` is less than the smallest bandwidth");
-    refused("clusters.lyon.nodes=two", "expected a whole number in the allowed range; write a whole number");
-    refused("clusters.lyon.name=null", "expected text (found an empty value or `null`); write a word");
+    refused(
+        "clusters.lyon.nodes=two",
+        "`two` is not a whole number help: write a whole number from 1 to 100000",
+    );
+    refused("clusters.lyon.name=null", "expected text (found an empty value or `null`) help: write a word");
+    refused("protocol.hc3i.checkpointEvery=1", "`1` has no unit help: write a value such as");
     refused("clusters.rome.nodes=1,2", "there is no `rome` (available: `lyon`, `nancy`)");
     refused("links.between.latency=1ms..2ms", "1ms..2ms");
     refused("deadline=40s,40s", "`40s` appears twice");
-    refused("deadline=40s,50s,40000ms", "`deadline=40s` and `deadline=40000ms` are the same setting");
+    refused(
+        "deadline=40s,50s,40000ms",
+        "`deadline=40s` and `deadline=40000ms` are the same setting help: remove one",
+    );
     refused("seed=1..100/3", "set the first with `--seed` and their number with `--seeds`");
     assert!(!place.path("out").exists(), "nothing was written");
 }

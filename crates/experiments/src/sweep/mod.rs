@@ -94,18 +94,16 @@ pub fn quantities() -> impl Iterator<Item = &'static Quantity> {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SweepError {
     /// No parameter varies.
-    #[error("there is nothing to vary; specify a field with `--set PATH=VALUES`")]
+    #[error("there is nothing to vary")]
     Nothing,
     /// Two parameters vary the same field.
-    #[error("`{0}` is set twice; put all of its values after one `--set`")]
+    #[error("`{0}` is set twice")]
     Twice(String),
     /// Two settings are the same federation.
-    #[error("`{0}` and `{1}` are the same setting; remove one of the values")]
+    #[error("`{0}` and `{1}` are the same setting")]
     Same(String, String),
     /// There are more settings than [`MOST_SETTINGS`].
-    #[error(
-        "{0} settings exceed the maximum of {MOST_SETTINGS}; omit some values, or draw a random sample of N settings with `--sample N`"
-    )]
+    #[error("{0} settings exceed the maximum of {MOST_SETTINGS}")]
     Settings(usize),
     /// A value cannot be set in the file.
     #[error(transparent)]
@@ -117,7 +115,27 @@ pub enum SweepError {
         setting: String,
         /// The problem.
         why: String,
+        /// The suggested fix.
+        help: String,
     },
+}
+
+impl SweepError {
+    /// Returns the suggested fix.
+    pub fn help(&self) -> &str {
+        match self {
+            SweepError::Nothing => "specify a field with `--set PATH=VALUES`",
+            SweepError::Twice(_) => "put all of its values after one `--set`",
+            SweepError::Same(..) => "remove one of the values",
+            SweepError::Settings(_) => {
+                "omit some values, or draw a random sample of N settings with `--sample N`"
+            }
+            SweepError::Place(_) => {
+                "specify a field of the file below `spec`, as in `links.between.latency`; `faultline schema` lists the fields"
+            }
+            SweepError::Invalid { help, .. } => help,
+        }
+    }
 }
 
 /// A sweep before its runs.
@@ -274,17 +292,18 @@ fn with(document: &Value, parameters: &[Parameter], choice: &[usize]) -> Result<
     for (parameter, &index) in parameters.iter().zip(choice) {
         parameter::place(&mut document, &parameter.path, &parameter.values[index].1)?;
     }
-    let invalid = |why: String| SweepError::Invalid { setting: words(parameters, choice), why };
+    let invalid =
+        |why, help: &str| SweepError::Invalid { setting: words(parameters, choice), why, help: help.into() };
     // JSON is YAML, so the parser of federation files reads the values, too. The place in this text means nothing to users.
     let parsed = parse_unchecked("", document.to_string().as_bytes());
     let federation = parsed.map_err(|rejected| {
         let error = &rejected.errors()[0];
         let place = format!(":{}:{}: ", error.line, error.column);
-        invalid(format!("{}; {}", error.message.trim_start_matches(&place), error.help))
+        invalid(error.message.trim_start_matches(&place).to_owned(), &error.help)
     })?;
     let federation = federation.value;
     match validate(&federation).into_iter().next() {
-        Some(it) => Err(invalid(format!("{}: {}; {}", it.path, it.message, it.help))),
+        Some(it) => Err(invalid(format!("{}: {}", it.path, it.message), &it.help)),
         None => Ok(federation),
     }
 }

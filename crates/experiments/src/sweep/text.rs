@@ -79,7 +79,7 @@ pub(super) fn conclusions(sweep: &Sweep, quantity: &Quantity) -> Vec<String> {
     let named = |settings: &[usize]| {
         let some: Vec<String> = settings.iter().take(NAMED).map(|&it| words(it)).collect();
         let more = settings.len().saturating_sub(NAMED);
-        if more == 0 { some.join("; ") } else { format!("{}; and {more} more", some.join("; ")) }
+        if more == 0 { some.join(", ") } else { format!("{}, and {more} more", some.join(", ")) }
     };
     let mut told =
         vec![format!("Lowest {}: {} ({}).", quantity.title, words(setting), quantity.unit.brief(mean))];
