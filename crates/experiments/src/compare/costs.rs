@@ -65,7 +65,12 @@ pub struct TaskCosts {
 
 impl Costs {
     /// Computes the cost of a run, timed by the clocks of its processes.
-    pub(crate) fn of(history: &History<'_>, ledger: &Ledger) -> Costs {
+    pub(crate) fn of(history: &History<'_>) -> Costs {
+        Costs::with(history, &Ledger::of(history))
+    }
+
+    /// Works like [`Costs::of`], with the ledger of the run.
+    pub(crate) fn with(history: &History<'_>, ledger: &Ledger) -> Costs {
         let supervision = &history.supervision;
         let seconds = |begun: Time| history.end().since(begun).as_secs_f64();
         let without_effect: BTreeSet<_> = supervision.ineffective.iter().map(|it| it.0).collect();
@@ -172,8 +177,7 @@ mod tests {
     use faultline_history::testing::Run;
 
     fn costs(run: &Run) -> Costs {
-        let history = run.history();
-        Costs::of(&history, &Ledger::of(&history))
+        Costs::of(&run.history())
     }
 
     #[test]

@@ -112,7 +112,7 @@ impl RunResult for (u64, Ended) {
 /// Returns the costs of a run, and where the time of all processes went.
 fn spent(history: &History<'_>) -> (Costs, TimeByPart) {
     let ledger = Ledger::of(history);
-    (Costs::of(history, &ledger), ledger.total())
+    (Costs::with(history, &ledger), ledger.total())
 }
 
 impl Made {

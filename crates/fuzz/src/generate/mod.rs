@@ -106,7 +106,6 @@ fn federation_with(seed: u64, subject: Option<Subject>) -> Federation {
     let outage = detect_after + restart_after;
     let simulator = simulator(chance);
     let storage = Storage {
-        read_bandwidth: None,
         kind: if chance.percent(20) { StorageKind::Memory } else { StorageKind::Disk },
         write_bandwidth: bandwidth(chance, &[0, 1_000_000, 100_000_000]),
         read_bandwidth: None,

@@ -54,7 +54,6 @@ pub(super) fn federation(seed: u64, protocol: ProtocolName) -> Federation {
     let restart_after = chance.span(Span::from_millis(1), Span::from_millis(200));
     let simulator = simulator(chance);
     let storage = Storage {
-        read_bandwidth: None,
         kind: if chance.percent(20) { StorageKind::Memory } else { StorageKind::Disk },
         write_bandwidth: bandwidth(chance, &[0, 1_000_000, 100_000_000]),
         read_bandwidth: None,
