@@ -42,7 +42,7 @@ use defect::CodeDefect;
 pub use defect::Defect;
 pub use hosted::Hosted;
 pub use planned::{PieceTraffic, traffic_of_pieces};
-pub use program::{end_all, host_in, never_reuse, prepare_program, with_fresh_executions};
+pub use program::{end_all, host_in, never_reuse, prepare_program, with_exchanged_executions};
 use protocol::defects;
 pub use rederive::{Rederived, rederive};
 pub use tasks::{TasksSetup, TasksVisitor, check_memory, with_tasks};

@@ -6,7 +6,7 @@ use faultline_api::resource::{FederationSpec, Program, ProgramFile};
 use faultline_api::{Federation, Names, Problem};
 use faultline_core::{ClusterId, Span};
 use faultline_program::{Executable, ProgramConfig, ProgramProtocol, StartError};
-pub use faultline_program::{end_all, host_in, never_reuse, with_fresh_executions};
+pub use faultline_program::{end_all, host_in, never_reuse, with_exchanged_executions};
 
 use crate::SetupError;
 use crate::custom::ErasedConfig;

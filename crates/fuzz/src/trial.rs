@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use faultline_catalog::{SetupError, with_fresh_executions};
+use faultline_catalog::{SetupError, with_exchanged_executions};
 use faultline_checker::{Judgement, Property, Strictness};
 use faultline_core::fault::Outcome;
 use faultline_session::{Recording, Session, SimulationObserver, Simulator, UnjudgedRecording};
@@ -126,7 +126,7 @@ pub fn repeats(trial: &Trial) -> Result<Option<bool>, SetupError> {
         return Ok(None);
     }
     // An execution that serves several lives may remember an earlier one.
-    let again = || with_fresh_executions(|| played(&trial.scenario, &mut Stop));
+    let again = || with_exchanged_executions(|| played(&trial.scenario, &mut Stop));
     let UnjudgedRun { stats, run } = with_seed(trial.scenario.seed, again)?;
     let is_equal =
         run.trace.streams == trial.trace.streams && run.manifest == trial.manifest && stats == trial.stats;

@@ -65,7 +65,7 @@ static IS_FRESH: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static KEPT: RefCell<Vec<(ProcessId, Execution)>> = const { RefCell::new(Vec::new()) };
-    static IS_FRESH_HERE: Cell<bool> = const { Cell::new(false) };
+    static IS_EXCHANGED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// States that this program is a single process of a federation. Its programs then share its process group, so that
@@ -83,11 +83,12 @@ pub fn never_reuse() {
     IS_FRESH.store(true, Ordering::Relaxed);
 }
 
-/// Calls `work`, in which this thread uses each execution for only one life.
-pub fn with_fresh_executions<T>(work: impl FnOnce() -> T) -> T {
-    let before = IS_FRESH_HERE.replace(true);
+/// Calls `work`, in which this thread prefers to use the executions that served other processes before. A program that
+/// remembers an earlier life then acts differently.
+pub fn with_exchanged_executions<T>(work: impl FnOnce() -> T) -> T {
+    let before = IS_EXCHANGED.replace(true);
     let result = work();
-    IS_FRESH_HERE.set(before);
+    IS_EXCHANGED.set(before);
     result
 }
 
@@ -154,22 +155,24 @@ impl Executable {
 }
 
 impl Execution {
-    /// Returns an execution that no life uses. Prefers one that an earlier life of this process used.
+    /// Returns an execution that no life uses. Prefers one that an earlier life of this process used, or of another
+    /// process if executions are exchanged.
     pub(crate) fn take(process: ProcessId, executable: &Arc<Executable>) -> Result<Execution, StartError> {
-        if is_fresh() {
+        if IS_FRESH.load(Ordering::Relaxed) {
             return Execution::start(executable);
         }
         let kept = KEPT.with_borrow_mut(|kept| {
             let fits = |it: &(ProcessId, Execution)| *it.1.executable == **executable;
-            let own = kept.iter().position(|it| it.0 == process && fits(it));
-            own.or_else(|| kept.iter().position(fits)).map(|at| kept.swap_remove(at).1)
+            let is_exchanged = IS_EXCHANGED.get();
+            let preferred = kept.iter().position(|it| (it.0 == process) != is_exchanged && fits(it));
+            preferred.or_else(|| kept.iter().position(fits)).map(|at| kept.swap_remove(at).1)
         });
         kept.map_or_else(|| Execution::start(executable), Ok)
     }
 
     /// Keeps an execution that its life no longer uses.
     pub(crate) fn keep(self, process: ProcessId) {
-        if is_fresh() || is_hosted() {
+        if IS_FRESH.load(Ordering::Relaxed) || is_hosted() {
             return;
         }
         // A thread that is ending keeps nothing.
@@ -244,8 +247,4 @@ pub(crate) fn not_a_reply(reply: &str, why: &str) -> String {
         true => format!("broke the contract at {{}}: {why}"),
         false => format!("broke the contract at {{}}: its reply is not a JSON object: `{}`", quoted(reply)),
     }
-}
-
-fn is_fresh() -> bool {
-    IS_FRESH.load(Ordering::Relaxed) || IS_FRESH_HERE.get()
 }

@@ -24,5 +24,5 @@ mod pipe;
 mod protocol;
 
 pub use contract::Json;
-pub use executable::{Executable, StartError, end_all, host_in, never_reuse, with_fresh_executions};
+pub use executable::{Executable, StartError, end_all, host_in, never_reuse, with_exchanged_executions};
 pub use protocol::{ProgramConfig, ProgramMessage, ProgramProtocol, ProgramStamp};

@@ -8,6 +8,7 @@ use faultline_core::process::To;
 use faultline_core::*;
 use faultline_program::{
     Executable, Json, ProgramConfig, ProgramMessage, ProgramProtocol, ProgramStamp, StartError,
+    with_exchanged_executions,
 };
 
 type P = ProgramProtocol;
@@ -64,6 +65,10 @@ fn executable(bad: &str) -> Arc<Executable> {
 }
 
 fn start(executable: Arc<Executable>, host: &mut Counting) -> P {
+    start_as(ProcessId(1), executable, host)
+}
+
+fn start_as(me: ProcessId, executable: Arc<Executable>, host: &mut Counting) -> P {
     let member = Member {
         cluster: ClusterId(0),
         role: Role::RANK,
@@ -87,7 +92,7 @@ fn start(executable: Arc<Executable>, host: &mut Counting) -> P {
         clusters: vec!["a".into()],
     };
     let start = LifeStart {
-        me: ProcessId(1),
+        me,
         life: Life(1),
         boot: Boot::Fresh,
         membership: membership.into(),
@@ -213,15 +218,17 @@ fn a_program_that_cannot_be_started_says_why() {
 }
 
 #[test]
-fn an_execution_serves_later_lives() {
+fn an_execution_serves_later_lives_of_its_process_unless_executions_are_exchanged() {
     let executable = executable("reused");
-    let lives = || {
-        let mut host = Counting::default();
-        let program = start(executable.clone(), &mut host);
-        assert_eq!(host.broke, None);
-        program.gauges().checkpoints
-    };
-    assert_eq!((lives(), lives()), (1, 2));
-    assert_eq!(faultline_program::with_fresh_executions(lives), 1);
-    assert_eq!(lives(), 3);
+    let mut host = Counting::default();
+    let mut start = |me| start_as(ProcessId(me), executable.clone(), &mut host);
+    let lives = |program: &P| program.gauges().checkpoints;
+    let both = [start(0), start(1)];
+    assert_eq!(both.each_ref().map(lives), [1, 1]);
+    drop(both);
+    assert_eq!(lives(&start(1)), 2);
+    assert_eq!(lives(&start(0)), 2);
+    assert_eq!(lives(&start(0)), 3);
+    assert_eq!(with_exchanged_executions(|| lives(&start(0))), 3, "process 1 had it before");
+    assert_eq!(host.broke, None);
 }

@@ -148,6 +148,24 @@ fn a_broken_contract_fails_and_silence_does_not() {
 }
 
 #[test]
+fn a_program_that_depends_on_more_than_its_events_is_found() {
+    for hidden in ["__import__('random').randrange(1000)", "id(event) % 2**31", "LIVES"] {
+        let place = TestDirectory::new();
+        again(&place);
+        let code = fs::read_to_string(place.path("again.py")).unwrap();
+        let piggybacked = "position=[self.incarnation, 0]";
+        assert!(code.contains(piggybacked));
+        let code = code.replace(piggybacked, &format!("position=[self.incarnation, {hidden}]"));
+        let counted = "            process = StartAgain(event)";
+        let code = code.replace(counted, &format!("            LIVES += 1 + event[\"me\"]\n{counted}"));
+        place.write("again.py", code.replace("for line in sys.stdin:", "LIVES = 0\nfor line in sys.stdin:"));
+        let fuzz = ["fuzz", "--program", "again.yaml", "--runs", "20", "--no-shrink", "--out", "found"];
+        let found = place.faultline(fuzz).assert().code(1);
+        found.stdout(says("two runs with this seed differ"));
+    }
+}
+
+#[test]
 fn a_search_finds_and_shrinks_a_defect_of_a_program() {
     let place = TestDirectory::new();
     again(&place);
