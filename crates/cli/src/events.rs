@@ -48,8 +48,9 @@ fn mapping(name: &Path) -> Result<Mapping, CommandError> {
         None => {
             let known: Vec<_> = Mapping::names().map(|it| format!("`{it}`")).collect();
             let help = format!("specify a file, or one of the built-in mappings: {}", known.join(", "));
-            let bytes =
-                std::fs::read(name).map_err(|error| CommandError::path("read", name, error, &help))?;
+            let mut bytes = Vec::new();
+            let read = File::open(name).and_then(|it| it.take(MOST_BYTES).read_to_end(&mut bytes));
+            read.map_err(|error| CommandError::path("read", name, error, &help))?;
             Mapping::parse(&label, &String::from_utf8_lossy(&bytes))
         }
     };

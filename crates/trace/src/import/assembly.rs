@@ -39,6 +39,8 @@ struct Progress {
     text: Option<String>,
     /// Whether the newest life has ended.
     has_ended: bool,
+    /// Whether the storage was lost when that life ended.
+    has_lost: bool,
     /// The number after that of the last line.
     next: u64,
 }
@@ -88,7 +90,7 @@ impl Assembly {
         }
     }
 
-    /// Returns the number of facts so far.
+    /// Returns the number of facts so far, including those that are derived.
     pub(super) fn facts(&self) -> u64 {
         self.facts
     }
@@ -143,6 +145,10 @@ impl Assembly {
     fn begin(&mut self, (process, life): StreamKey, time: i64) {
         self.streams.entry((process, life)).or_default();
         let progress = self.progress.entry(process).or_default();
+        if self.is_supervised {
+            progress.life = progress.life.max(life);
+            return;
+        }
         if progress.life == Life(0) {
             progress.life = Life(1);
             self.streams.entry((process, Life(1))).or_default();
@@ -151,15 +157,9 @@ impl Assembly {
             self.end(process, StorageFate::Kept, EndedBy::Silence, time);
             let Some(progress) = self.progress.get_mut(&process) else { return };
             (progress.life, progress.has_ended) = (progress.life.next(), false);
-            let life = progress.life;
+            let (life, has_lost) = (progress.life, std::mem::take(&mut progress.has_lost));
             self.streams.entry((process, life)).or_default();
-            let is_lost = self.derived.iter().rev().find_map(|(_, fact)| match fact {
-                Fact::Failed { process: of, storage, .. } if *of == process => {
-                    Some(*storage == StorageFate::Lost)
-                }
-                _ => None,
-            });
-            let boot = if is_lost == Some(true) { Boot::Replaced } else { Boot::Restarted };
+            let boot = if has_lost { Boot::Replaced } else { Boot::Restarted };
             self.derive(Fact::LifeStarted { process, life, boot }, time);
         }
     }
@@ -170,12 +170,14 @@ impl Assembly {
         progress.life = progress.life.max(Life(1));
         if !std::mem::replace(&mut progress.has_ended, true) {
             let life = progress.life;
+            progress.has_lost = storage == StorageFate::Lost;
             self.derive(Fact::Failed { process, life, storage, by }, time);
             self.derive(Fact::Detected { process, life }, time);
         }
     }
 
     fn derive(&mut self, fact: Fact, time: i64) {
+        self.facts += 1;
         let time = self.derived.last().map_or(time, |(last, _)| time.max(*last));
         self.derived.push((time, fact));
     }

@@ -370,14 +370,15 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn vectors(&mut self) -> Result<Vectors, ImportError> {
-        let mut ddv: Vec<Position> = Vec::new();
-        for (group, position) in self.positions("dependencies")? {
-            if ddv.len() <= usize::from(group.0) {
-                ddv.resize(usize::from(group.0) + 1, Position::default());
-            }
-            ddv[usize::from(group.0)] = position;
+        let listed = self.positions("dependencies")?;
+        if listed.iter().zip(0..).any(|((group, _), number)| group.0 != number) {
+            return Err(ImportError::new(
+                "`dependencies` does not list the clusters in order",
+                "list every cluster in the order of the `run` line, or omit the column",
+            ));
         }
-        Ok(Vectors { ddv: ddv.into(), delivered: self.positions("delivered_positions")?.into() })
+        let ddv = listed.into_iter().map(|(_, position)| position).collect();
+        Ok(Vectors { ddv, delivered: self.positions("delivered_positions")?.into() })
     }
 
     fn positions(&mut self, column: &str) -> Result<Vec<(GroupId, Position)>, ImportError> {

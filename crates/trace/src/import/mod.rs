@@ -202,6 +202,12 @@ impl Import<'_> {
             names.join(process, cluster)?;
         }
         let place = assembly.place(process, &event)?;
+        if assembly.facts() > self.most {
+            return Err(ImportError::new(
+                format!("the file has more than {} facts, the limit of this program", self.most),
+                "use a larger `--memory`, or import a part of the run",
+            ));
+        }
         let Some((kind, columns)) = event.fact else {
             self.unmatched += 1;
             return Ok(());
@@ -210,14 +216,7 @@ impl Import<'_> {
         let fact = fact::read(kind, assembly.facts_at(place), &run.plan, &mut fields)?;
         let state = fields.state()?;
         fields.finish()?;
-        assembly.add(place, fact, state)?;
-        if assembly.facts() > self.most {
-            return Err(ImportError::new(
-                format!("the file has more than {} facts, the limit of this program", self.most),
-                "use a larger `--memory`, or import a part of the run",
-            ));
-        }
-        Ok(())
+        assembly.add(place, fact, state)
     }
 
     fn finish(self, file: &str) -> Result<(Manifest, Trace), ImportError> {
