@@ -25,12 +25,13 @@ const LONGEST_KIND: usize = 40;
 static KINDS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 const MOST_KINDS_OF_ALL: usize = 4096;
 
-const ACTIONS: [&str; 20] = [
+const ACTIONS: [&str; 21] = [
     "transmit",
     "deliver",
     "suppress",
     "dropStale",
     "hold",
+    "wait",
     "release",
     "requestSnapshot",
     "requestRest",
@@ -387,6 +388,10 @@ impl ProgramProtocol {
             "hold" => {
                 self.checks.hold(label);
                 host.hold();
+            }
+            "wait" => {
+                self.checks.hold(label);
+                host.wait();
             }
             "release" => {
                 self.checks.release();

@@ -48,6 +48,7 @@ impl Host<P> for Counting {
     }
     fn drop_stale(&mut self, _: MessageId) {}
     fn hold(&mut self) {}
+    fn wait(&mut self) {}
     fn release(&mut self) {}
     fn request_snapshot(&mut self) {}
     fn request_rest(&mut self) {}

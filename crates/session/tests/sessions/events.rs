@@ -199,7 +199,7 @@ fn malformed_lines_are_refused_with_their_place_and_a_remedy() {
         (r#"{"event":"run","version":1,"name":"x","clusters":{}}"#, "a second `run` line"),
         (r#"{"event":"end","outcome":"won"}"#, "unknown `outcome`"),
         (
-            r#"{"process":"a-0","fact":"checkpointCommitted","checkpoint_sn":1,"dependencies":"b=0.1"}"#,
+            r#"{"process":"a-0","fact":"checkpointCommitted","checkpoint_sn":1,"dependencies":"b-0=0.1"}"#,
             "`dependencies` does not list the clusters in order",
         ),
         (r#"{"process":"a-0","fact":"finished","life":10001}"#, "`life` must be"),
