@@ -241,7 +241,7 @@ impl Observed {
 
 impl Coverage {
     /// Returns whether the numbers can be those of a search: each trial counts once everywhere, and no number exceeds what
-    /// so many trials can reach. Unless the search `ignores_failures`, the first one would have ended it.
+    /// this many trials can reach. Unless the search `ignores_failures`, the first one would have ended it.
     pub fn is_consistent(&self, ignores_failures: bool) -> bool {
         const MOST_TRIALS: u64 = 1 << 40;
         let runs = self.runs;

@@ -7,6 +7,7 @@ use faultline_api::Federation;
 use faultline_api::resource::{Family, ProtocolSpec};
 use faultline_experiments::compare::{Comparison, Row, Runs, Settings, compare, page, text};
 use faultline_experiments::stored::{ResultStore, RunProgress, StoredResult};
+use faultline_history::TimePart;
 use faultline_trace::manifest::BackendKind;
 
 const HEAT: &str = "heat: { steps: 60, stepTime: 20ms, feedbackEvery: 10, state: 64KiB }";
@@ -266,13 +267,14 @@ fn the_time_of_all_processes_is_accounted_for() {
     let compared = compared(HEAT, "  faults: [{ at: 600ms, crash: { cluster: lyon, node: 1 } }]\n");
     for row in compared.rows.iter().filter(|it| it.faulty.runs > 0) {
         // Sixty steps of 20 ms count once, however often a rank computes them: 4 ranks, 2 seeds.
-        let working = row.time.working_seconds;
+        let seconds = |part: TimePart| row.time.of(part).as_secs_f64();
+        let working = seconds(TimePart::Working);
         assert!((working - 60.0 * 0.02 * 4.0 * 2.0).abs() < 0.3, "{row:?}");
-        assert!(row.time.waiting_seconds > 0.0, "halos take 3 ms between clusters: {row:?}");
-        assert!(row.time.down_seconds > 0.0 && row.time.undone_seconds > 0.0, "{row:?}");
+        assert!(seconds(TimePart::Waiting) > 0.0, "halos take 3 ms between clusters: {row:?}");
+        assert!(seconds(TimePart::Replacing) > 0.0 && seconds(TimePart::Undone) > 0.0, "{row:?}");
     }
     let text = text::text(&compared);
-    assert!(text.contains("TIME, WITH FAULTS") && text.contains("  recovering  "), "{text}");
+    assert!(text.contains("TIME, WITH FAULTS") && text.contains("  restoring  "), "{text}");
     let json: serde_json::Value = serde_json::from_str(&text::json(&compared)).unwrap();
     assert!(json["protocols"][0]["time"]["workingSeconds"].as_f64().unwrap() > 0.0);
     assert!(page::render(&compared).contains("Where the time went, with faults"));
