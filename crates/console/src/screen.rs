@@ -301,7 +301,7 @@ mod tests {
         screen.finish();
         let mut shown = String::new();
         written.read_to_string(&mut shown).expect("the output is text");
-        assert_eq!(shown, "\u{1b}[J11.0 s  small: hc3i (running)\n\u{1b}[1F\u{1b}[J");
+        assert_eq!(shown, "\u{1b}[J11.00 s  small: hc3i (running)\n\u{1b}[1F\u{1b}[J");
         // A run that is over soon writes nothing.
         let (mut written, out) = io::pipe().expect("a pipe");
         Screen::of(Output::Direct(Canvas { out: Box::new(out), drawn: 0 }), true, true, String::new())

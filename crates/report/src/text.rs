@@ -8,7 +8,7 @@ use faultline_trace::shell_word;
 
 use crate::explain::count;
 use crate::summary::{ClusterSummary, PropertyResult, PropertySummary, Summary, restored};
-use crate::table::{lines, table, wrapped};
+use crate::table::{lines, split, table, wrapped};
 
 /// The layout of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,15 +132,15 @@ impl Writer<'_> {
         if kinds.is_empty() {
             return String::new();
         }
-        let mut table = self.bare();
         let titles = kinds.iter().map(|&kind| TimePart::ALL[kind].name());
-        table.set_header(std::iter::once("time of").chain(titles));
-        for it in clusters {
+        let titles: Vec<&str> = std::iter::once("time of").chain(titles).collect();
+        let row = |it: &ClusterSummary| {
             let parts = it.time.parts();
             let share = |kind: &usize| percent(parts[*kind].1, it.time.total_seconds());
-            table.add_row(std::iter::once(it.name.clone()).chain(kinds.iter().map(share)));
-        }
-        lines(&table) + &wrapped("", &self.outages())
+            std::iter::once(it.name.clone()).chain(kinds.iter().map(share)).collect()
+        };
+        let rows: Vec<Vec<String>> = clusters.iter().map(row).collect();
+        split(1, &titles, &rows) + &wrapped("", &self.outages())
     }
 
     /// Returns the share of useful time, and how long recoveries took on average.

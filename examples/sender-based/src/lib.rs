@@ -155,6 +155,10 @@ impl ProtocolTypes for SenderBased {
     type Control = Message;
     type Head = ();
     type Saved = Saved;
+
+    fn saved_len(saved: &Saved) -> u64 {
+        saved.log.iter().map(|it| it.payload.len() as u64).sum()
+    }
 }
 
 impl Protocol for SenderBased {

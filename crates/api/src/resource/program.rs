@@ -228,22 +228,32 @@ impl Program {
             [first, ..] if first.is_empty() => {
                 Some(problem("command", "the program has no name", "write a program and its arguments"))
             }
-            many if many.len() > MAX_ENTRIES || !many.iter().all(is_usable) => Some(problem(
-                "command",
-                "the command is too long, or contains a null character",
-                format!("write at most {MAX_ENTRIES} words of at most {MAX_WORD} characters"),
-            )),
-            _ => None,
+            words => {
+                let unusable = words.iter().position(|it| !is_usable(it));
+                let field = match unusable {
+                    Some(place) => format!("command[{place}]"),
+                    None => "command".to_owned(),
+                };
+                (unusable.is_some() || words.len() > MAX_ENTRIES).then(|| {
+                    problem(
+                        field,
+                        "the command is too long, or contains a null character",
+                        format!("write at most {MAX_ENTRIES} words of at most {MAX_WORD} characters"),
+                    )
+                })
+            }
         }
         .or_else(|| {
-            let is_usable = |(name, value): (&String, &String)| {
+            let is_usable = |(name, value): &(&String, &String)| {
                 let is_name = !name.is_empty() && !name.contains(['=', '\0']);
                 is_name && name.chars().count() <= MAX_WORD && is_usable(value)
             };
-            let is_usable = self.env.len() <= MAX_ENTRIES && self.env.iter().all(is_usable);
+            let unusable = self.env.iter().find(|it| !is_usable(it));
             let help =
                 format!("write at most {MAX_ENTRIES} names without `=`, with at most {MAX_WORD} characters");
-            (!is_usable).then(|| problem("env", "a name or a value cannot be used in an environment", help))
+            let field = unusable.map_or("env".to_owned(), |(name, _)| format!("env.{name}"));
+            let is_problem = unusable.is_some() || self.env.len() > MAX_ENTRIES;
+            is_problem.then(|| problem(field, "a name or a value cannot be used in an environment", help))
         })
     }
 

@@ -128,7 +128,7 @@ fn a_record_without_a_stream_or_its_end_is_described_as_far_as_it_goes() {
         each.collect()
     };
     let whole = ages(&explained("run"));
-    assert_eq!(whole, ["227 ms", "361 ms", "2.00 s", "2.54 s"]);
+    assert_eq!(whole, ["2.09 s", "318 ms", "1.84 s", "2.13 s"]);
     for entry in Bundle::open(place.path("run")).read_manifest().unwrap().facts {
         for keeps_half in [false, true] {
             let dir = "changed";

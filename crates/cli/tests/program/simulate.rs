@@ -73,7 +73,6 @@ fn help_suggestions_and_completions_lead_to_the_samples() {
     for (arguments, said) in [
         (&["samples", "quickstrat"][..], "similar value exists: 'quickstart'"),
         (&["reproduce", "hydeee"], "similar value exists: 'hydee'"),
-        (&["compare", "my.yaml", "--protocols", "hidee"], "similar value exists: 'hydee'"),
         (&["run", "quickstart"], sample),
         (&["validate", "quickstart.yaml"], sample),
         (&["plan", "quikstart"], sample),

@@ -58,7 +58,8 @@ fn tic_survives_a_crash_and_the_loss_of_a_cluster_on_both_backends() {
         let lost = nancy["lostWorkSeconds"].as_f64().unwrap();
         assert!(lost > 0.0 && lost < 2.0, "{lost}");
         assert!(
-            nancy["time"]["undoneSeconds"].as_f64().is_some_and(|it| (it - lost).abs() < 0.01),
+            // A task that was running when the checkpoint was taken is undone from its start.
+            nancy["time"]["undoneSeconds"].as_f64().is_some_and(|it| it > lost - 0.01 && it < lost + 0.2),
             "{nancy:#}"
         );
         assert_eq!(code, Some(if passes_but_for_links(&json) { 0 } else { 3 }), "{backend}: {json:#}");
