@@ -284,7 +284,11 @@ impl Program {
                 "use at most {} KiB; install larger files on the machine, and name them in `command`",
                 MAX_FILES >> 10
             );
-            problem("files", format!("the files of the program are too large ({bytes} bytes)"), help)
+            let is_alone =
+                |it: &(&String, &ProgramFile)| it.1.text.as_ref().is_some_and(|it| it.len() > MAX_FILES);
+            let alone = self.files.iter().find(is_alone).map(|(name, _)| format!("files.{name}.text"));
+            let field = alone.unwrap_or_else(|| "files".to_owned());
+            problem(field, format!("the files of the program are too large ({bytes} bytes)"), help)
         })
     }
 
@@ -296,6 +300,10 @@ impl Program {
                 _ => "omit it: only protocols for task-based programs can promise it".to_owned(),
             };
             return Some(problem("promises", format!("a program cannot promise {word}"), help));
+        }
+        let repeated = |place: &usize| self.promises[..*place].contains(&self.promises[*place]);
+        if (0..self.promises.len()).any(|it| repeated(&it)) {
+            return Some(problem("promises", "a promise is repeated", "state each promise once"));
         }
         if self.survives == Some(0) {
             let help = "omit `survives` if the program survives any number of failures";
