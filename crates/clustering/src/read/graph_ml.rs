@@ -113,7 +113,7 @@ fn key<'a>(element: Node<'a, 'a>) -> Result<Key<'a>, ReadError> {
     };
     let of_edges = matches!(element.attribute("for"), None | Some("all" | "edge"));
     let is_named = |names: &&[&str]| names.iter().any(|it| title.eq_ignore_ascii_case(it));
-    let value = VALUES.iter().position(|names| is_named(&names)).filter(|_| of_edges);
+    let value = VALUES.iter().position(is_named).filter(|_| of_edges);
     let is_number = matches!(element.attribute("attr.type"), Some("int" | "long" | "float" | "double"));
     let default = element.children().find(|it| name(*it) == "default");
     Ok(Key { title, value, of_edges, is_number, default })
