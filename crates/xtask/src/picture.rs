@@ -28,7 +28,7 @@ pub(crate) fn draw(repository: &Repository) -> Result<(), Box<dyn Error>> {
     };
     faultline(cargo().arg("run").arg("--out").arg(&record))?;
     faultline(cargo().arg("report").arg(&record).arg("--to").arg(&page))?;
-    fs::copy(page.with_file_name("diagram.svg"), repository.root.join(PICTURE))?;
+    fs::copy(page.with_extension("svg"), repository.root.join(PICTURE))?;
     println!("{PICTURE}");
     Ok(())
 }
