@@ -677,8 +677,7 @@ impl<'a> Builder<'a> {
             Some(Outcome::Completed) => true,
             Some(Outcome::Deadline) => context.settled_after.is_some_and(|quiet| {
                 let since = self.last_movement.max(self.history.last_disturbance());
-                // Lost packets are sent again.
-                let transit = self.history.transit_time(since) + self.history.slowest_link() * 100;
+                let transit = self.history.transit_time(since) + self.history.longest_delay();
                 context.end.since(since) >= quiet.max(transit)
             }),
             _ => false,

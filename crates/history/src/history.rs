@@ -287,6 +287,12 @@ impl<'a> History<'a> {
         ends.max().unwrap_or_default()
     }
 
+    /// Returns whether the newest life of a process has not ended, and its cluster has not left.
+    pub fn is_present(&self, process: ProcessId) -> bool {
+        let newest = self.supervision.newest_life(process);
+        newest.is_some_and(|life| self.supervision.end_of(process, life).is_none()) && !self.has_left(process)
+    }
+
     /// Returns the time, by the supervisor's clock, after which the supervisor neither disturbs nor changes the
     /// federation; the maximum time if a disturbance never ends.
     pub fn calm_since(&self) -> Time {

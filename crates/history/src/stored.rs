@@ -49,16 +49,12 @@ impl History<'_> {
                 }
             }
         }
-        let is_there = |process: ProcessId| {
-            let newest = self.supervision.newest_life(process);
-            newest.is_some_and(|life| self.supervision.end_of(process, life).is_none())
-                && !self.has_left(process)
-        };
         let is_stored = |holder: ProcessId, slot: Slot| {
             slot.durable.is_some_and(|life| !self.supervision.may_have_lost(holder, life, usize::MAX))
         };
-        let all =
-            slots.into_iter().filter(|&((holder, _), slot)| is_stored(holder, slot) && is_there(holder));
+        let all = slots
+            .into_iter()
+            .filter(|&((holder, _), slot)| is_stored(holder, slot) && self.is_present(holder));
         all.map(|(place, _)| place).collect()
     }
 }

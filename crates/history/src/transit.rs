@@ -17,9 +17,9 @@ impl History<'_> {
         Span(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Returns an upper bound on the time that the slowest link takes for everything that may still be in transit: the
-    /// messages whose delivery does not survive, and all parts of checkpoints saved since the first of these was sent or
-    /// since `calm`, whichever is earlier.
+    /// Returns an upper bound on the time that the slowest link needs to carry all data in transit: the messages whose
+    /// delivery does not survive, and the parts of checkpoints saved since the first of these messages was sent or since
+    /// `calm`, whichever is earlier.
     pub fn transit_time(&self, calm: Time) -> Span {
         let is_delivered = |it: &Message| it.delivered().iter().any(|&at| self.survives(at));
         let (mut since, mut bytes) = (calm, 0u128);
@@ -33,9 +33,11 @@ impl History<'_> {
         bytes += parts.map(|it| u128::from(it.bytes)).sum::<u128>();
         self.transfer_time(bytes)
     }
-    /// Returns the delay of the slowest link.
-    pub fn slowest_link(&self) -> Span {
-        self.links().map(|it| it.latency + it.jitter).max().unwrap_or_default()
+
+    /// Returns the longest time that a message may take regardless of its length: 100 times the delay of the slowest
+    /// link, because lost packets are sent again.
+    pub fn longest_delay(&self) -> Span {
+        self.links().map(|it| it.latency + it.jitter).max().unwrap_or_default() * 100
     }
 
     /// Returns the properties that the links have had.
@@ -82,10 +84,8 @@ impl History<'_> {
                     _ => {}
                 }
             }
-            let is_present = self.supervision.newest_life(process) == Some(life)
-                && self.supervision.end_of(process, life).is_none()
-                && !self.has_left(process);
-            if is_present && !begun.is_empty() && !full.contains(&process) {
+            let is_newest = self.supervision.newest_life(process) == Some(life);
+            if is_newest && self.is_present(process) && !begun.is_empty() && !full.contains(&process) {
                 return None;
             }
         }

@@ -43,21 +43,21 @@ fn settles(history: &History<'_>, finding: &mut Findings) {
     // If a storage has yet to complete a write, a checkpoint or a recovery may wait for it.
     let Some(slowest_write) = history.slowest_write() else { return };
     let calm = history.calm_since();
-    let fixed = LEAST + history.slowest_link() * 100 + slowest_write * stalled::TIMES;
+    let fixed = LEAST + history.longest_delay() + slowest_write * stalled::TIMES;
     let refill = history.transfer_time(refilled_bytes(history, calm));
-    let bound = fixed + refill;
-    if context.end.since(calm) < bound {
+    if context.end.since(calm) < fixed + refill {
         return;
     }
-    let judge = Judge { history, fixed, refill, bound, since: calm, begun: begun(history) };
+    let judge = Judge { history, fixed, refill, since: calm, begun: begun(history) };
     // Other processes wait for a failed process that is due to return, so its fault is not over.
     let gone = history.supervision.gone(&context.clusters);
-    let is_awaited = |&it: &ProcessId| !judge.is_present(it) && !gone.contains(&it) && !history.has_left(it);
+    let is_awaited =
+        |&it: &ProcessId| !history.is_present(it) && !gone.contains(&it) && !history.has_left(it);
     if history.groups.iter().flat_map(|group| &group.members).any(is_awaited) {
         return;
     }
     for (number, group) in history.groups.numbered() {
-        if group.members.iter().all(|&it| judge.is_present(it)) {
+        if group.members.iter().all(|&it| history.is_present(it)) {
             finding.instances += 1;
             judge.rollbacks(number, group, finding);
             judge.rounds(group, finding);
@@ -130,21 +130,12 @@ struct Judge<'a> {
     fixed: Span,
     /// The time to transfer the parts that were saved again after the last fault.
     refill: Span,
-    /// The limit for all recoveries together.
-    bound: Span,
     /// The time at which the last fault ended.
     since: Time,
     begun: BTreeMap<ProcessId, Rounds>,
 }
 
 impl Judge<'_> {
-    /// Returns whether the newest life of a process has not ended, and its cluster has not left.
-    fn is_present(&self, process: ProcessId) -> bool {
-        let newest = self.history.supervision.newest_life(process);
-        newest.is_some_and(|life| self.history.supervision.end_of(process, life).is_none())
-            && !self.history.has_left(process)
-    }
-
     /// Returns the limit for what began at this time.
     fn limit(&self, since: Time) -> Span {
         self.fixed + self.refill.max(self.history.transit_time(since))
@@ -152,12 +143,13 @@ impl Judge<'_> {
 
     fn rollbacks(&self, number: GroupId, group: &Group<'_>, finding: &mut Findings) {
         let restores = group.rollbacks.values().filter_map(|it| it.restores().next());
-        let mut late = restores.filter(|it| it.time > self.since + self.bound);
+        let bound = self.fixed + self.refill;
+        let mut late = restores.filter(|it| it.time > self.since + bound);
         if let Some(first) = late.next() {
             let times = 1 + late.count();
             finding.violated(
                 [self.history.source(first.at)],
-                Breach::RolledBackLate { group: number, times, bound: self.bound },
+                Breach::RolledBackLate { group: number, times, bound },
             );
         }
     }

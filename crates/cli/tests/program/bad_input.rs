@@ -3,7 +3,6 @@
 use crate::common::{CRASH, TestDirectory, small};
 use predicates::prelude::*;
 use predicates::str::contains;
-use std::process::Stdio;
 
 /// Runs a command, and expects each of these strings on standard error and nothing on standard output.
 fn refused(place: &TestDirectory, arguments: &[&str], said: &[&str]) {
@@ -129,22 +128,7 @@ fn a_dumb_terminal_gets_no_escape_sequences() {
         ["run small.yaml --backend simulate --out record", "validate wrong.yaml", "check record -vv"];
     for (terminal, is_dumb) in [("dumb", true), ("xterm", false)] {
         for command in commands {
-            // `script` runs the command on a terminal. Its input stays open, because at the end of the input, `script`
-            // may lose what the command prints.
-            let mut child = std::process::Command::new("script")
-                .args(["-qec", &format!("{program} {command}"), "/dev/null"])
-                .current_dir(place.dir())
-                .env("TERM", terminal)
-                .env_remove("NO_COLOR")
-                .env_remove("CLICOLOR")
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .expect("`script` starts");
-            let input = child.stdin.take();
-            let output = child.wait_with_output().expect("`script` ends");
-            drop(input);
+            let output = place.on_terminal(&format!("{program} {command}"), terminal, false);
             let printed = String::from_utf8_lossy(&output.stdout).into_owned();
             assert!(
                 !printed.is_empty() && printed.contains('\u{1b}') != is_dumb,

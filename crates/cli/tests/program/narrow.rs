@@ -1,25 +1,11 @@
 //! Tests that text fits a terminal of 80 columns.
 
-use std::process::{Command, Stdio};
-
 use crate::common::{CRASH, TestDirectory, small};
 
 /// Returns what a command prints on a terminal with this many columns, without escape sequences.
 fn printed(place: &TestDirectory, columns: u32, command: &str) -> String {
     let program = env!("CARGO_BIN_EXE_faultline");
-    // `script` runs the command on a terminal. At the end of its input, it may lose what the command prints.
-    let mut child = Command::new("script")
-        .args(["-qec", &format!("stty cols {columns}; {program} {command}"), "/dev/null"])
-        .current_dir(place.dir())
-        .env("TERM", "xterm")
-        .env("NO_COLOR", "1")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("`script` starts");
-    let input = child.stdin.take();
-    let output = child.wait_with_output().expect("`script` ends");
-    drop(input);
+    let output = place.on_terminal(&format!("stty cols {columns}; {program} {command}"), "xterm", true);
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(matches!(output.status.code(), Some(0 | 3)), "{command}: {printed}");
     let mut text = String::new();

@@ -47,7 +47,6 @@ fn virtual_hours(hours: f64) -> String {
 }
 
 fn head(it: &Reproduction) -> Markup {
-    let found = |name| findings(it).filter(|finding| finding.grade.name() == name).count();
     let Judged { runs, hours, events, instances, wrong, missed } = &it.judged;
     html! {
         header { div {
@@ -59,7 +58,7 @@ fn head(it: &Reproduction) -> Markup {
             }
         } }
         div.numbers {
-            @for name in Grade::NAMES { div { b { (found(name)) } span { "findings: " (name) } } }
+            @for (name, found) in counts(it) { div { b { (found) } span { "findings: " (name) } } }
             div { b { (runs) } span { "simulated runs, " (virtual_hours(*hours)) " of virtual time, " (events / 1_000_000) " million events" } }
             div { b { (wrong.len()) } span { "runs that should have passed but did not (" (instances) " instances judged)" } }
         }
@@ -84,6 +83,11 @@ fn head(it: &Reproduction) -> Markup {
             ul.reasons { @for it in missed { li { "Goal missed: " (it) } } }
         }
     }
+}
+
+/// Returns the number of findings with each grade.
+fn counts(it: &Reproduction) -> [(&'static str, usize); Grade::NAMES.len()] {
+    Grade::NAMES.map(|name| (name, findings(it).filter(|finding| finding.grade.name() == name).count()))
 }
 
 fn findings(it: &Reproduction) -> impl Iterator<Item = &Finding> {
@@ -169,10 +173,7 @@ pub fn text(it: &Reproduction) -> String {
         count(*instances, "instance"),
         count(wrong.len() as u64, "run")
     );
-    let counts = Grade::NAMES.map(|name| {
-        let found = findings(it).filter(|finding| finding.grade.name() == name).count();
-        format!("{found} {name}")
-    });
+    let counts = counts(it).map(|(name, found)| format!("{found} {name}"));
     text.push_str(&wrapped("findings: ", &counts.join(", ")));
     text.extend(wrong.iter().take(20).map(|it| wrapped("  ", it)));
     text.extend(missed.iter().map(|it| wrapped("goal missed: ", it)));

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command as Program};
+use std::process::{Child, Command as Program, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,24 @@ pub(crate) struct TestDirectory {
 }
 
 impl TestDirectory {
+    /// Runs a shell command on a terminal of this type, with or without `NO_COLOR`, and returns its output and status.
+    pub(crate) fn on_terminal(&self, command: &str, terminal: &str, is_plain: bool) -> Output {
+        // `script` runs the command on a terminal. Its input stays open, because at the end of the input, `script` may
+        // lose what the command prints.
+        let mut script = Program::new("script");
+        script.args(["-qec", command, "/dev/null"]).current_dir(self.dir()).env("TERM", terminal);
+        script.env_remove("NO_COLOR").env_remove("CLICOLOR");
+        if is_plain {
+            script.env("NO_COLOR", "1");
+        }
+        let piped = script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.spawn().expect("`script` starts");
+        let input = child.stdin.take();
+        let output = child.wait_with_output().expect("`script` ends");
+        drop(input);
+        output
+    }
+
     pub(crate) fn new() -> TestDirectory {
         TestDirectory { dir: tempfile::tempdir().unwrap() }
     }
