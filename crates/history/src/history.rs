@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::{
     Claim, ClusterId, Digest, Fact, FactNo, Fault, GroupId, ImageName, Incarnation, Life, MessageId,
-    ProcessId, Span, Time, Vectors, Witness,
+    Position, ProcessId, Span, Time, Vectors, Witness,
 };
 use faultline_trace::{FlawKind, Stream, Trace};
 use serde::{Deserialize, Serialize};
@@ -422,6 +422,21 @@ impl<'a> History<'a> {
     #[inline]
     pub fn group_of(&self, process: ProcessId) -> Option<GroupId> {
         self.member(process).map(|(group, _)| group)
+    }
+
+    /// Returns the owner's part of the newest checkpoint that its group had committed, if all of its copies may be lost,
+    /// or else `name`. A process that has lost everything no longer knows this checkpoint, and names an older one.
+    pub fn newest_lost(&self, name: ImageName) -> ImageName {
+        let newest = || {
+            let (group, index) = self.member(name.owner)?;
+            let group = &self.groups[group];
+            let line = group.line_before(Incarnation(u32::MAX));
+            let (newest, checkpoint) = group.committed_after(&line, name.position()).next()?;
+            let is_lost = checkpoint.parts[index].may_be_lost(&self.supervision, usize::MAX);
+            let Position { incarnation, sn } = newest.position;
+            is_lost.then_some(ImageName { owner: name.owner, incarnation, sn, attempt: newest.attempt })
+        };
+        newest().unwrap_or(name)
     }
 
     /// Returns the sums of everything that had been sent and delivered at `cut`, according to the facts.

@@ -22,7 +22,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         Some(Outcome::Interrupted) => finding.unjudged(Gap::Interrupted),
         Some(Outcome::Unrecoverable { group, missing }) => {
             let part = |(name, asked): &(ImageName, Vec<ProcessId>)| MissingPart {
-                name: *name,
+                name: history.newest_lost(*name),
                 is_log: history.member(name.owner).is_none(),
                 asked: asked.clone(),
             };
@@ -199,5 +199,21 @@ mod tests {
         let missing = vec![MissingPart { name, is_log: false, asked }];
         let expected = Gap::Unrecoverable { group: GroupId(0), missing };
         assert_eq!(check_alone(check, &run).open, Some(expected));
+    }
+
+    #[test]
+    fn an_unrecoverable_cluster_names_its_newest_lost_checkpoint() {
+        // p1, which has lost everything, no longer knows that checkpoint 2 was committed.
+        for (keeps, expected) in [(false, 2), (true, 1)] {
+            let mut run = Run::new(&[&[0, 1], &[2]]);
+            run.commit_all(0, &[0, 1]);
+            run.commit_all(0, &[0, 1]);
+            run.kill(1, !keeps);
+            let first = run.image(1, 0, 1);
+            run.context.outcome =
+                Some(Outcome::Unrecoverable { group: GroupId(0), missing: [(first, vec![p(1)])].into() });
+            let Some(Gap::Unrecoverable { missing, .. }) = check_alone(check, &run).open else { panic!() };
+            assert_eq!(missing[0].name, run.image(1, 0, expected));
+        }
     }
 }

@@ -159,8 +159,8 @@ fn a_program_whose_every_copy_is_lost_is_unrecoverable_and_justified() {
     let text = text.replace("storage: lost", "storage: lost, returns: false");
     let (json, _) = place.run("program.yaml", "simulate", &text, "gone");
     let reason = json["reasons"][0].as_str().unwrap();
-    assert!(reason.contains("lyon-0's part of checkpoint 1 (not found at "), "{reason}");
-    let explained = contains("lyon-0's part of checkpoint 1 (not found at ")
+    assert!(reason.contains("lyon-0's part of checkpoint 4 (not found at "), "{reason}");
+    let explained = contains("lyon-0's part of checkpoint 4 (not found at ")
         .and(contains("could not take over the work of lyon-0"))
         .and(contains("took over the work of lyon-0").not());
     place.faultline(["explain", "gone"]).assert().stdout(explained);

@@ -188,7 +188,8 @@ fn roll_back(timeline: &mut Timeline, history: &History<'_>, names: &DisplayName
             Claim::Unrecoverable { group: of, missing }
                 if timeline.unrecoverable.iter().all(|(it, _)| it != of) =>
             {
-                timeline.unrecoverable.push((*of, missing.clone()));
+                let lost = missing.iter().map(|(name, asked)| (history.newest_lost(*name), asked.clone()));
+                timeline.unrecoverable.push((*of, lost.collect()));
             }
             _ => {}
         }
