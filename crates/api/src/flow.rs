@@ -60,7 +60,7 @@ pub fn flow(application: &ApplicationSpec) -> Option<Result<Flow, Problem>> {
     let problem = |invalid: Invalid| Problem {
         path: match invalid {
             Invalid::OutOfRange { field, .. } => format!("{path}.{field}"),
-            Invalid::TooManyTasks { .. } => path,
+            Invalid::TooManyTasks { .. } | Invalid::TooLong { .. } => path,
         },
         message: invalid.to_string(),
         help: invalid.remedy(),

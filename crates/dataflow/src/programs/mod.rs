@@ -58,7 +58,7 @@ pub enum Flow {
 }
 
 /// The reason why parameters are invalid. Fields are named as in the types of the programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Invalid {
     /// A parameter is out of range.
     #[error("`{field}` is {value}, which is out of range")]
@@ -80,6 +80,14 @@ pub enum Invalid {
         /// How to make the program smaller.
         remedy: &'static str,
     },
+    /// A search would not end in reasonable time.
+    #[error("the search would examine about {nodes:.0e} partial assignments")]
+    TooLong {
+        /// An estimate of the number of partial assignments that the search examines.
+        nodes: f64,
+        /// The greatest number accepted.
+        most: f64,
+    },
 }
 
 impl Invalid {
@@ -89,6 +97,11 @@ impl Invalid {
             Invalid::OutOfRange { least, most, .. } => format!("write a number from {least} to {most}"),
             Invalid::TooManyTasks { remedy, .. } => {
                 format!("{remedy}: at most {MOST_TASKS} tasks are possible")
+            }
+            Invalid::TooLong { most, .. } => {
+                format!(
+                    "write a smaller instance, or one with fewer cheapest assignments: at most {most:.0e}"
+                )
             }
         }
     }

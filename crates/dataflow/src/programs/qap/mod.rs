@@ -34,6 +34,10 @@ const NODE: u16 = 0;
 /// Combines the results of the tasks for all possible locations of a facility.
 const COMBINE: u16 = 1;
 
+/// The greatest [estimated](Qap::estimated_nodes) number of partial assignments that a search examines. On current
+/// machines, this takes about an hour.
+const MOST_NODES: f64 = 1e9;
+
 /// Parameters of the program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Qap {
@@ -79,7 +83,34 @@ impl Qap {
             level = level.saturating_mul(n - placed);
             tasks = tasks.saturating_add(level);
         }
-        at_most_tasks(tasks, "lower `depth`")
+        at_most_tasks(tasks, "lower `depth`")?;
+        match self.estimated_nodes() {
+            nodes if nodes > MOST_NODES => Err(Invalid::TooLong { nodes, most: MOST_NODES }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Estimates how many partial assignments a search examines that never finds a cheaper assignment than the first:
+    /// each of a few random paths through the tree counts as one of many that branch alike (D. E. Knuth, Mathematics of
+    /// Computation 29, 1975).
+    fn estimated_nodes(&self) -> f64 {
+        const PATHS: u64 = 16;
+        let of_path = |path: u64| {
+            let mut node = Partial::new(&self.instance, &[]);
+            let (mut nodes, mut alike) = (1.0, 1.0);
+            loop {
+                let children = node.free.iter().map(|&location| node.with(location));
+                let mut open: Vec<Partial<'_>> = children.filter(|it| it.bound() <= self.start).collect();
+                if open.is_empty() {
+                    return nodes;
+                }
+                alike *= open.len() as f64;
+                nodes += alike;
+                let drawn = mix(path << 32 | open.len() as u64 ^ node.locations.len() as u64) as usize;
+                node = open.swap_remove(drawn % open.len());
+            }
+        };
+        (0..PATHS).map(of_path).sum::<f64>() / PATHS as f64
     }
 
     /// Computes the result in one sequential search.
@@ -337,6 +368,19 @@ mod tests {
     #[test]
     fn a_task_that_is_lost_or_counted_twice_changes_the_result() {
         testing::every_task_matters(&Flow::Qap(qap(random(5, 3), 3)));
+    }
+
+    #[test]
+    fn an_instance_that_would_be_searched_for_ever_is_rejected() {
+        for (name, depth) in [("nug12", 3), ("nug14", 4), ("nug15", 4)] {
+            let program = qap(Instance::parse(Qap::shipped(name).unwrap()).unwrap(), depth);
+            assert_eq!(program.validate(), Ok(()), "{name}: {}", program.estimated_nodes());
+        }
+        let equal = |n: usize| Instance::parse(&format!("{n} {}", "1 ".repeat(2 * n * n))).unwrap();
+        // All assignments are equally cheap, so the estimate is exact: the sum of 8!/k! for k from 0 to 8.
+        assert_eq!(qap(equal(8), 1).estimated_nodes(), 109_601.0);
+        let refused = qap(equal(15), 1).validate().unwrap_err();
+        assert!(matches!(refused, Invalid::TooLong { nodes, .. } if nodes > 1e12), "{refused}");
     }
 
     #[test]
