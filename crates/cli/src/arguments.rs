@@ -488,7 +488,8 @@ pub(crate) enum Paper {
 /// with it (checkpointEvery, collectEvery, replicas, replicateTo, logMemory). Writes one page with a picture
 /// (index.html), the picture alone (picture.svg) and the numbers (comparison.json), and prints a table.
 ///
-/// If interrupted, shows the completed runs; to continue, run the same command with `--resume`.
+/// If interrupted, shows the completed runs; to continue, even with more seeds and protocols, run the same command with
+/// `--resume`. Never overwrites the results of another comparison.
 ///
 /// Exits with 1 if a run violates a property, and with 3 if the comparison was interrupted, ran out of memory, or has no
 /// run that could be judged. A protocol that does not survive a fault still appears in the table; this is not a failure.
@@ -526,7 +527,7 @@ pub(crate) struct CompareArguments {
     /// Write the page, the picture and the numbers to DIR
     #[arg(long, value_name = "DIR", default_value = "faultline-compare")]
     pub(crate) out: PathBuf,
-    /// Continue an interrupted comparison in the same directory
+    /// Continue the comparison in the same directory
     #[arg(long)]
     pub(crate) resume: bool,
     /// Show progress only on a terminal, and only after a few seconds

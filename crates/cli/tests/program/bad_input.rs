@@ -194,7 +194,7 @@ fn seeds_beyond_the_largest_one_are_rejected() {
     }
     for command in [
         &["run", "small.yaml", "--backend", "simulate", "-q"][..],
-        &["compare", "small.yaml", "--seeds", "1", "--protocols", "hc3i"],
+        &["compare", "small.yaml", "--seeds", "1", "--protocols", "hc3i", "--out", "one"],
         &[&sweep[..], &["--seeds", "1"]].concat(),
     ] {
         place.faultline([command, &["--seed", LARGEST]].concat()).assert().code(0);

@@ -77,16 +77,19 @@ fn a_resumed_comparison_equals_an_uninterrupted_one() {
     assert!(said.contains("runs are missing; to continue, run the same command with `--resume`"), "{said}");
     assert!(text(&cut.stdout).contains("because the comparison was interrupted"), "{}", text(&cut.stdout));
     assert!(place.path("cut/index.html").exists());
-    let refused = contains("already contains results").and(contains("--resume"));
-    place.faultline(arguments("cut")).assert().code(2).stderr(refused);
+    let refused = || contains("already contains results").and(contains("--resume"));
+    place.faultline(arguments("cut")).assert().code(2).stderr(refused());
     place.write("other.yaml", small(""));
     let other = ["compare", "other.yaml", "--out", "cut", "--resume"];
     place.faultline(other).assert().code(2).stderr(contains("it belongs to another comparison"));
-    let resumed = place.faultline(arguments("cut").into_iter().chain(["--resume"])).assert().code(0);
+    let again = || arguments("cut").into_iter().chain(["--resume"]);
+    let resumed = place.faultline(again()).assert().code(0);
     let whole = place.faultline(arguments("whole")).assert().code(0);
     let told = |output: &Output| text(&output.stdout).replace("cut/index.html", "whole/index.html");
     assert_eq!(told(resumed.get_output()), told(whole.get_output()));
-    assert!(!place.path("cut/runs.jsonl").exists(), "a completed comparison can be repeated");
+    // The results are complete now, but another comparison still must not replace them.
+    place.faultline(["compare", "other.yaml", "--out", "cut"]).assert().code(2).stderr(refused());
+    assert_eq!(told(resumed.get_output()), told(place.faultline(again()).assert().code(0).get_output()));
 }
 
 #[test]
