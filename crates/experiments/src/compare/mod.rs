@@ -45,7 +45,7 @@ pub use costs::{Costs, TaskCosts};
 use estimate::{Estimate, FEW};
 pub use faultline_history::Outage;
 use protocols::{under, without_absent, without_faults};
-use quantity::{Quantity, TOOK_EFFECT};
+use quantity::{Quantity, Reference, TOOK_EFFECT};
 
 /// The reference protocol.
 const UNPROTECTED: &str = "none";
@@ -345,8 +345,8 @@ pub fn compare(
         bench.skip(1);
     }
     let native = native.unwrap_or_default();
-    let native: BTreeMap<u64, f64> =
-        native.iter().filter(|it| it.completed).map(|it| (it.seed, it.costs.seconds)).collect();
+    let native: BTreeMap<u64, Reference> =
+        native.iter().filter(|it| it.completed).map(|it| (it.seed, Reference::of(it))).collect();
     let mut rows = Vec::new();
     for name in &settings.protocols {
         rows.push(bench.row(name, Candidate::new(name, &under(name)), &native));
@@ -367,7 +367,7 @@ pub fn compare(
         has_faults,
         first_seed: settings.first_seed,
         seeds: settings.seeds,
-        unprotected: Estimate::of(native.into_values()),
+        unprotected: Estimate::of(native.into_values().map(|it| it.seconds)),
         rows,
         missing,
         out_of_memory: store.out_of_memory(),
@@ -418,7 +418,7 @@ struct Bench<'a, 'r, 's> {
 
 impl Bench<'_, '_, '_> {
     /// Returns the row of a protocol.
-    fn row(&mut self, name: &str, candidate: Candidate, native: &BTreeMap<u64, f64>) -> Row {
+    fn row(&mut self, name: &str, candidate: Candidate, native: &BTreeMap<u64, Reference>) -> Row {
         let kinds = candidate.kinds();
         let has_runs = candidate.has_faulty_runs();
         let Candidate { federation, left_out, cannot, cannot_with_faults } = candidate;

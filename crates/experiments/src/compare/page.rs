@@ -242,9 +242,13 @@ fn explanations() -> Markup {
                 "under " code { "none" } " without faults." }
             li { b { "checkpoints per process" } ": committed checkpoints, excluding the initial one. " b { "Forced" } " checkpoints were caused by "
                 "a message or a theft instead of the timer." }
-            li { b { "state saved" } ": application state passed to storage, including replicas for other nodes, excluding logs." }
+            li { b { "state saved" } ": application state, and the logs that checkpoints contain, passed to storage, including replicas for other nodes." }
             li { b { "messages logged" } ": content of the messages that the protocol logs." }
             li { b { "moved from memory to storage" } ": logged messages that exceeded the limit " code { "logMemory" } "." }
+            li { b { "goodput" } ": the time of the unprotected run without faults with the same seed, as a share of the time of this run. A run "
+                "that did not finish counts for the share of the work that it did and kept." }
+            li { b { "effective training time ratio" } ": the share of the time of all processes, without pauses, in which they did work that was "
+                "kept, or waited for messages or tasks (arXiv 2410.21680). Needs no other run: an overhead without faults does not lower it." }
             li { b { "outage" } ": time from a failure until all processes have resumed, including further \
                                  failures in the meantime and the "
                 "rollbacks that follow. Only runs that finished count." }

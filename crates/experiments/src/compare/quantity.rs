@@ -1,6 +1,7 @@
 //! The quantities by which protocols are compared.
 
 use faultline_api::resource::{Family, Logs};
+use faultline_history::ledger::TimePart;
 use faultline_report::text::span;
 
 use super::Run;
@@ -22,9 +23,24 @@ pub struct Quantity {
     pub drawn: bool,
     /// The family of applications that have this quantity; `None` means all families.
     pub family: Option<Family>,
-    /// Computes the quantity of one run, given the time in seconds that the unprotected run with the same
-    /// seed takes without faults. Returns `None` if the run does not have this quantity.
-    pub(crate) of: fn(&Run, Option<f64>) -> Option<f64>,
+    /// Computes the quantity of one run, given the unprotected run with the same seed and without faults. Returns `None`
+    /// if the run does not have this quantity.
+    pub(crate) of: fn(&Run, Option<Reference>) -> Option<f64>,
+}
+
+/// What the quantities need to know of an unprotected run without faults.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reference {
+    /// The duration, in seconds.
+    pub(crate) seconds: f64,
+    /// The time that all processes spent on the application's work, in seconds.
+    pub(crate) working: f64,
+}
+
+impl Reference {
+    pub(crate) fn of(run: &Run) -> Reference {
+        Reference { seconds: run.costs.seconds, working: run.time.of(TimePart::Working).as_secs_f64() }
+    }
 }
 
 /// The unit of a quantity.
@@ -43,8 +59,13 @@ pub enum Unit {
 /// The name of the quantity that shows whether costs with faults are comparable.
 pub(super) const TOOK_EFFECT: &str = "faultsTookEffect";
 
+/// The share of the time of a run that the application's work takes in an unprotected run without faults.
+const GOODPUT: &str = "goodputPercent";
+/// The share of the time of a run in which processes worked for good, or waited for messages of the application.
+const ETTR: &str = "ettrPercent";
+
 /// All quantities, in the order of the table: those of the runs without faults come first.
-pub const QUANTITIES: [Quantity; 19] = [
+pub const QUANTITIES: [Quantity; 21] = [
     Quantity {
         name: "overheadPercent",
         title: "overhead over an unprotected run",
@@ -234,9 +255,32 @@ pub const QUANTITIES: [Quantity; 19] = [
         family: None,
         of: |run, _| per_outage(run, |it| it.recovery_seconds),
     },
+    Quantity {
+        name: GOODPUT,
+        title: "goodput",
+        unit: Unit::Percent,
+        faulty: true,
+        drawn: true,
+        family: None,
+        of: goodput,
+    },
+    Quantity {
+        name: ETTR,
+        title: "effective training time ratio",
+        unit: Unit::Percent,
+        faulty: true,
+        drawn: false,
+        family: None,
+        of: |run, _| Some(100.0 * run.time.ettr()?),
+    },
 ];
 
 impl Quantity {
+    /// Returns whether a higher value is better.
+    pub fn rises(&self) -> bool {
+        [GOODPUT, ETTR].contains(&self.name)
+    }
+
     /// Returns the quantities of applications of this family.
     pub fn of_family(family: Family) -> impl Iterator<Item = &'static Quantity> {
         QUANTITIES.iter().filter(move |it| it.family.is_none_or(|own| own == family))
@@ -293,9 +337,19 @@ impl Unit {
     }
 }
 
-fn longer(run: &Run, native: Option<f64>) -> Option<f64> {
-    let native = native.filter(|it| *it > 0.0)?;
-    run.completed.then(|| 100.0 * (run.costs.seconds / native - 1.0))
+fn longer(run: &Run, native: Option<Reference>) -> Option<f64> {
+    let native = native.filter(|it| it.seconds > 0.0)?;
+    run.completed.then(|| 100.0 * (run.costs.seconds / native.seconds - 1.0))
+}
+
+/// A run that did not complete counts for the share of the work that it did and kept.
+fn goodput(run: &Run, native: Option<Reference>) -> Option<f64> {
+    let native = native.filter(|it| it.seconds > 0.0 && it.working > 0.0)?;
+    let done = match run.completed {
+        true => 1.0,
+        false => run.time.of(TimePart::Working).as_secs_f64() / native.working,
+    };
+    (run.costs.seconds > 0.0).then(|| 100.0 * done * native.seconds / run.costs.seconds)
 }
 
 fn logged(run: &Run) -> f64 {

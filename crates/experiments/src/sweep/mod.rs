@@ -7,7 +7,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`parameter`] | a parameter: a field of the file, and its values |
-//! | [`best`] | the setting with the smallest value of a quantity, and how certain this is |
+//! | [`best`] | the setting with the best value of a quantity, and how certain this is |
 //! | [`text`] | the sweep as text, JSON and CSV |
 //! | [`page`] | the sweep as one page, with pictures |
 
@@ -44,7 +44,8 @@ pub use parameter::{Parameter, ParameterError, PlaceError};
 pub const MOST_SETTINGS: usize = 4096;
 
 /// The quantities of [`QUANTITIES`] that a sweep also measures. None of them needs an unprotected run as a reference.
-const SHARED: [&str; 8] = [
+const SHARED: [&str; 9] = [
+    "ettrPercent",
     "rolledBackPercent",
     "recoverySeconds",
     "outages",
@@ -79,7 +80,7 @@ const OWN: [Quantity; 2] = [
     },
 ];
 
-/// Returns all quantities that a sweep measures; for each of them, lower is better.
+/// Returns all quantities that a sweep measures.
 ///
 /// # Panics
 ///

@@ -169,6 +169,7 @@ fn heat(sweep: &Sweep, quantity: &Quantity, links: Links<'_>) -> Markup {
         .collect();
     let most = means.iter().map(|it| it.1).fold(f64::NEG_INFINITY, f64::max);
     let least = means.iter().map(|it| it.1).fold(f64::INFINITY, f64::min);
+    let best = if quantity.rises() { most } else { least };
     let left = LEFT + 40.0;
     let wide = (WIDTH - left - RIGHT) / across.values.len() as f64;
     let high = TOP + 22.0 + down.values.len() as f64 * ROW;
@@ -193,7 +194,7 @@ fn heat(sweep: &Sweep, quantity: &Quantity, links: Links<'_>) -> Markup {
                     rect.cell x=(x + 1.0) y=(y + 1.0) width=(n(wide - 2.0)) height=(ROW - 2.0) rx="3" fill-opacity=(n2(shade(mean))) {
                         title { (sweep.plan.words(setting)) ": " (cell(sweep, setting, quantity)) }
                     }
-                    @if mean == least {
+                    @if mean == best {
                         rect.least x=(x + 2.0) y=(y + 2.0) width=(n(wide - 4.0)) height=(ROW - 4.0) rx="3" {}
                     }
                     @if wide >= 56.0 {
@@ -201,7 +202,7 @@ fn heat(sweep: &Sweep, quantity: &Quantity, links: Links<'_>) -> Markup {
                     }
                 }
             }
-            text x="8" y=(high + 20.0) { "down: " (down.path) ", across: " (across.path) ", outlined: the least mean" }
+            text x="8" y=(high + 20.0) { "down: " (down.path) ", across: " (across.path) ", outlined: the best mean" }
         }
     }
 }

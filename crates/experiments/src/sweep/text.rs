@@ -38,7 +38,7 @@ pub fn scope(sweep: &Sweep) -> String {
     )
 }
 
-/// Formats the sweep as a table with a row for each setting, followed by the setting with the smallest value of
+/// Formats the sweep as a table with a row for each setting, followed by the setting with the best value of
 /// `quantity`.
 pub fn text(sweep: &Sweep, quantity: &Quantity) -> String {
     let drawn = sweep.varying();
@@ -67,7 +67,7 @@ pub(super) fn verdicts(sweep: &Sweep, setting: usize) -> String {
     sweep.counts(setting).verdicts().unwrap_or_else(|| "not run".to_owned())
 }
 
-/// Returns sentences about the setting with the smallest value of `quantity`.
+/// Returns sentences about the setting with the best value of `quantity`.
 pub(super) fn conclusions(sweep: &Sweep, quantity: &Quantity) -> Vec<String> {
     let Some(Best { setting, mean, ties, next, excluded }) = best(sweep, quantity) else {
         return vec![format!(
@@ -81,8 +81,9 @@ pub(super) fn conclusions(sweep: &Sweep, quantity: &Quantity) -> Vec<String> {
         let more = settings.len().saturating_sub(NAMED);
         if more == 0 { some.join(", ") } else { format!("{}, and {more} more", some.join(", ")) }
     };
+    let extreme = if quantity.rises() { "Highest" } else { "Lowest" };
     let mut told =
-        vec![format!("Lowest {}: {} ({}).", quantity.title, words(setting), quantity.unit.brief(mean))];
+        vec![format!("{extreme} {}: {} ({}).", quantity.title, words(setting), quantity.unit.brief(mean))];
     let are_few = sweep.seeds.1 < FEW as u32;
     let hardly_varies = !are_few && hardly_varies(sweep, quantity);
     if !ties.is_empty() {
@@ -229,6 +230,10 @@ mod tests {
     /// Returns the conclusions about two settings, each with this number of seeds. Runs of the second setting take
     /// `apart` seconds longer; each run takes `step` seconds longer than the run with the preceding seed.
     fn said(seeds: u32, step: f64, apart: f64) -> String {
+        said_of("seconds", seeds, step, apart)
+    }
+
+    fn said_of(quantity: &str, seeds: u32, step: f64, apart: f64) -> String {
         let sample = faultline_api::samples::sample("quickstart").expect("the sample exists").text;
         let federation = faultline_api::parse("quickstart", sample.as_bytes()).expect("the sample is valid");
         let parameter = "protocol.hc3i.checkpointEvery=1s,2s".parse().expect("valid");
@@ -240,15 +245,35 @@ mod tests {
             verdict: Verdict::Pass,
             without_fault: false,
             reasons: Vec::new(),
-            values: BTreeMap::from([(
-                "seconds".to_owned(),
-                100.0 + setting as f64 * apart + f64::from(seed) * step,
-            )]),
+            values: BTreeMap::from(
+                ["seconds", "ettrPercent"]
+                    .map(|it| (it.to_owned(), 100.0 + setting as f64 * apart + f64::from(seed) * step)),
+            ),
             out_of_memory: false,
         };
         let runs = (0..2).flat_map(|setting| (0..seeds).map(move |seed| run(setting, seed))).collect();
         let sweep = Sweep { plan, seeds: (0, seeds), runs };
-        conclusions(&sweep, quantities().next().expect("there are quantities")).join("\n")
+        let quantity = quantities().find(|it| it.name == quantity).expect("the quantity exists");
+        conclusions(&sweep, quantity).join("\n")
+    }
+
+    #[test]
+    fn the_best_setting_has_the_lowest_costs_or_the_highest_benefit() {
+        for (quantity, best, worse) in [
+            (
+                "seconds",
+                "Lowest time to completion: checkpointEvery=1s",
+                "checkpointEvery=2s: it is worse by 10 s",
+            ),
+            (
+                "ettrPercent",
+                "Highest effective training time ratio: checkpointEvery=2s",
+                "checkpointEvery=1s: it is worse by 10 %",
+            ),
+        ] {
+            let said = said_of(quantity, 5, 1.0, 10.0);
+            assert!(said.starts_with(best) && said.contains(worse), "{said}");
+        }
     }
 
     #[test]
