@@ -6,6 +6,9 @@
 
 mod injections;
 mod preceding;
+mod wording;
+
+pub use wording::contradiction;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,12 +1,15 @@
 //! The checker's output: one finding per property, and the verdict that follows from them.
 
+use std::sync::Arc;
+
 use faultline_core::{FactKind, Promise};
 use serde::{Deserialize, Serialize};
 
 use faultline_history::{Context, History, Source};
 use faultline_trace::Flaw;
 
-use crate::finding::{Breach, Findings, Gap};
+use crate::finding::{Findings, Worded};
+use crate::properties::{self, Aspect, Rule};
 
 /// The properties by which a run is judged, declared in the order in which reports show them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -153,50 +156,31 @@ pub enum Strictness {
 }
 
 impl Property {
+    fn rule(self) -> &'static Rule {
+        properties::ALL[self as usize]
+    }
+
+    /// Returns the property as a sentence.
+    pub fn statement(self) -> &'static str {
+        self.rule().statement
+    }
+
     /// Returns whether a violation holds even if facts are missing, because the reported facts alone prove it.
     fn needs_no_other_fact(self) -> bool {
-        matches!(
-            self,
-            Property::SameResult
-                | Property::ExactlyOnce
-                | Property::LinksAsRequested
-                | Property::NoUnplannedFailure
-                | Property::NoPanic
-                | Property::TimeAdvances
-        )
+        self.rule().aspects.contains(&Aspect::NeedsNoOtherFact)
     }
 
     /// Returns whether the property is about waste: work, messages or storage that a correct run could do without.
     /// Violations count only under [`Strictness::Strict`].
     pub fn is_of_economy(self) -> bool {
-        matches!(
-            self,
-            Property::ForcedByNews
-                | Property::CheckpointsSpaced
-                | Property::SentOnce
-                | Property::PartsCollected
-                | Property::LogsCollected
-        )
+        self.rule().aspects.contains(&Aspect::Economy)
     }
 
     /// Returns the promise that a protocol must make to be judged by the property; `None` if every protocol must have
     /// the property, or if the property depends on a promise only in part and checks this itself, as
     /// [`Property::MaximalLine`] and [`Property::DurableBeforeResume`] do.
     pub fn promise(self) -> Option<Promise> {
-        match self {
-            Property::ForcedBeforeDelivery => Some(Promise::ForcedBeforeDelivery),
-            Property::CheckpointedFirst => Some(Promise::CheckpointedFirst),
-            Property::ForcedPerTheft => Some(Promise::ForcedByThefts),
-            Property::Contained => Some(Promise::Containment),
-            Property::NeighboursOnly => Some(Promise::NeighboursOnly),
-            Property::OrphansFirst => Some(Promise::OrphansFirst),
-            Property::PhasesAgree => Some(Promise::Phases),
-            Property::RepeatedOrder => Some(Promise::RepeatedOrder),
-            Property::LogKept => Some(Promise::LogKept),
-            Property::RecoveryTerminates | Property::Progress => Some(Promise::Progress),
-            Property::ForcedByNews => Some(Promise::ForcedByNews),
-            _ => None,
-        }
+        self.rule().promise
     }
 
     /// Returns whether the property is judged, because every protocol must have it or because this protocol promises
@@ -210,120 +194,18 @@ impl Property {
     pub fn lacks_evidence(self, context: &Context) -> bool {
         const SPECIAL: [FactKind; 5] =
             [FactKind::Ran, FactKind::Lent, FactKind::Planned, FactKind::Consumed, FactKind::Orphaned];
-        let is_special = self.evidence().iter().any(|kind| SPECIAL.contains(kind));
+        let is_special = self.rule().evidence.iter().any(|kind| SPECIAL.contains(kind));
         let is_special = is_special || self.is_of_economy() || self == Property::TimeAdvances;
         self.is_judged(context) && !self.is_evident(context) && !is_special
     }
 
     /// Returns whether the run can contain evidence about the property. All runs can, except those that were imported.
     pub(crate) fn is_evident(self, context: &Context) -> bool {
+        let rule = self.rule();
         context.unmatched.is_none()
-            || match self {
-                // The importer derives the witnesses itself.
-                Property::WitnessAgrees => false,
-                Property::AtOnce | Property::LinksAsRequested | Property::TimeAdvances => false,
-                Property::SameResult => context.expected.is_some(),
-                _ => true,
-            } && self.evidence().iter().all(|it| context.recorded.contains(*it))
-    }
-
-    /// Returns the kinds of facts without which the property cannot be judged.
-    fn evidence(self) -> &'static [FactKind] {
-        use FactKind as Kind;
-        match self {
-            Property::SameResult => &[Kind::Finished],
-            Property::NoGhost | Property::NoLoss | Property::ConsistentCheckpoint => {
-                &[Kind::Sent, Kind::Delivered]
-            }
-            Property::ExactlyOnce => &[Kind::Delivered],
-            Property::CausalOrder | Property::PhasesAgree => &[Kind::Consumed],
-            Property::OrphansReplayed | Property::OrphansFirst => &[Kind::Orphaned],
-            Property::TasksOnce => &[Kind::Ran],
-            Property::OneOwner => &[Kind::Lent],
-            Property::CheckpointedFirst => &[Kind::Lent, Kind::Durable],
-            Property::ForcedPerTheft => &[Kind::Lent, Kind::CheckpointCommitted],
-            Property::ForcedBeforeDelivery => {
-                &[Kind::Transmitted, Kind::Delivered, Kind::CheckpointCommitted]
-            }
-            Property::ForcedByNews => &[Kind::Transmitted, Kind::CheckpointCommitted],
-            Property::MembersAgree => &[Kind::CheckpointCommitted],
-            Property::ValidCheckpoints
-            | Property::Drained
-            | Property::QuietCheckpoints
-            | Property::NeighboursOnly
-            | Property::StrictlyRequired
-            | Property::DemandedOnly
-            | Property::OneHost => &[Kind::Planned],
-            Property::DurableBeforeCommit | Property::DurableBeforeResume => &[Kind::Durable],
-            Property::MaximalLine => &[Kind::CheckpointCommitted, Kind::Restored],
-            Property::RollbackCaused | Property::Contained => &[Kind::Failed, Kind::Restored],
-            Property::RepeatedOrder => &[Kind::Delivered, Kind::Restored],
-            Property::RecoveryTerminates => &[Kind::RecoveryStarted],
-            Property::UnrecoverableJustified => &[Kind::Unrecoverable],
-            Property::SafeCollection | Property::LogKept | Property::LogsCollected => &[Kind::Collected],
-            Property::SentOnce => &[Kind::Resent],
-            Property::PartsCollected => &[Kind::Removed],
-            _ => &[],
-        }
-    }
-
-    /// Returns the property as a sentence.
-    pub fn statement(self) -> &'static str {
-        match self {
-            Property::RecordComplete => "the record is complete and unchanged",
-            Property::Completed => "the run completed",
-            Property::FaultsTookEffect => "the planned faults took effect",
-            Property::AtOnce => "every cluster loss ended all processes of the cluster at once",
-            Property::LinksAsRequested => "every link had the requested delay",
-            Property::SameResult => "every result equals that of a run without faults",
-            Property::NoGhost => "every delivered message was sent",
-            Property::NoLoss => "every sent message was delivered",
-            Property::ExactlyOnce => "no message was delivered twice",
-            Property::CausalOrder => "no message was consumed before its causes",
-            Property::TasksOnce => "every task ran exactly once",
-            Property::OneOwner => "every task had one owner at a time",
-            Property::WitnessAgrees => "the content of every checkpoint matches the facts",
-            Property::ForcedBeforeDelivery => {
-                "messages were delivered after the checkpoints that they forced"
-            }
-            Property::CheckpointedFirst => "stolen tasks and results were durable before they were sent",
-            Property::ForcedPerTheft => "only thefts, recoveries and the program's end forced checkpoints",
-            Property::MembersAgree => "the processes of each cluster agree on its checkpoints",
-            Property::ConsistentCheckpoint => "every checkpoint is consistent within its cluster",
-            Property::ValidCheckpoints => "checkpoints were declared valid only once they were complete",
-            Property::Drained => "checkpoints contain every value that was sent before them",
-            Property::QuietCheckpoints => "checkpoints contain no value that was sent after them",
-            Property::NeighboursOnly => "checkpoints were coordinated by neighbours only",
-            Property::DurableBeforeCommit => "checkpoints were durable before they were committed",
-            Property::MaximalLine => "every rollback restored the newest consistent checkpoint",
-            Property::DurableBeforeResume => "restored checkpoints were durable before processes resumed",
-            Property::RollbackCaused => "every rollback had a cause",
-            Property::Contained => "only failed clusters rolled back",
-            Property::StrictlyRequired => "recoveries re-executed exactly the required tasks",
-            Property::DemandedOnly => "every re-executed task was needed",
-            Property::OrphansReplayed => "every orphan message was re-sent",
-            Property::OrphansFirst => "no message overtook an orphan message",
-            Property::PhasesAgree => "the phases of orphan messages follow from the consumed messages",
-            Property::RepeatedOrder => "re-execution delivered messages in the same order",
-            Property::RecoveryTerminates => "every recovery terminated",
-            Property::Progress => "after the last fault, every process resumed",
-            Property::UnrecoverableJustified => {
-                "no cluster that could be restored was declared unrecoverable"
-            }
-            Property::SafeCollection => "nothing was collected that a rollback needed",
-            Property::LogKept => "no logged message was collected too early",
-            Property::BoundedLoss => "lost work is bounded by the checkpoint interval",
-            Property::OneLife => "at most one life of each process acted at a time",
-            Property::OneHost => "each partition ran on one process at a time",
-            Property::NoUnplannedFailure => "no process ended unexpectedly",
-            Property::NoPanic => "no process panicked",
-            Property::TimeAdvances => "virtual time advanced",
-            Property::ForcedByNews => "every forced checkpoint followed a new dependency",
-            Property::CheckpointsSpaced => "unforced checkpoints were no more frequent than requested",
-            Property::SentOnce => "no message was re-sent unnecessarily",
-            Property::PartsCollected => "checkpoints that no recovery can need were removed",
-            Property::LogsCollected => "logged messages that no recovery can need were removed",
-        }
+            || !rule.aspects.contains(&Aspect::NeverImported)
+                && (self != Property::SameResult || context.expected.is_some())
+                && rule.evidence.iter().all(|it| context.recorded.contains(*it))
     }
 }
 
@@ -336,7 +218,7 @@ pub struct Violation {
     pub evidence: Vec<Source>,
     /// What happened, as a value; `None` if the judgement was read from JSON, which contains only the sentence.
     #[serde(skip)]
-    pub what: Option<Breach>,
+    pub what: Option<Arc<dyn Worded>>,
 }
 
 /// Compares only the sentence and the evidence, because a judgement that was read from JSON has no `what`.
@@ -416,7 +298,7 @@ impl Judgement {
         let (mut wrong, mut open, mut judged) = (Vec::new(), Vec::new(), Vec::new());
         for findings in findings {
             let is_consequence = evidence != Evidence::Whole
-                && findings.open.as_ref().is_some_and(Gap::follows_from_missing_facts);
+                && findings.open.as_ref().is_some_and(|it| it.follows_from_missing_facts);
             let mut finding = findings.into_finding(names);
             open.extend(finding.unknown.clone().filter(|_| !is_consequence));
             let text = finding.first_violation();

@@ -9,22 +9,25 @@
 //! ([`faultline_core::Claim`]) are judged, or identify what to judge; they are never evidence.
 
 mod evidence;
-pub mod finding;
+mod finding;
 mod judgement;
 pub mod properties;
 #[cfg(test)]
 mod testing;
-mod wording;
+mod words;
 
-pub use evidence::examined;
+pub use evidence::{contradiction, examined};
 pub use faultline_history::{Context, History, Source};
-pub use finding::{Breach, Gap, Remark};
+pub use finding::Worded;
 pub use judgement::{Finding, Judgement, Property, Strictness, Verdict, Violation};
-pub use wording::{contradiction, count, how_often};
+pub use properties::violation_at_end;
+pub use words::{count, how_often};
 
 use faultline_trace::Trace;
 
+use finding::Findings;
 use judgement::Evidence;
+use properties::Rule;
 
 /// Judges a run. Waste is only reported as a remark.
 pub fn judge(trace: &Trace, context: &Context) -> Judgement {
@@ -33,9 +36,12 @@ pub fn judge(trace: &Trace, context: &Context) -> Judgement {
 
 /// Judges a run from its history.
 pub fn judge_history(history: &History<'_>, strictness: Strictness) -> Judgement {
-    let findings = properties::ALL.iter().map(|check| check(history).judged(strictness));
-    let findings = findings.map(|it| it.if_evident(history.context)).collect();
-    Judgement::new(findings, Evidence::of(history), history.context)
+    let context = history.context;
+    let judged = |rule: &&Rule| match rule.property.is_evident(context) {
+        true => rule.findings(history).judged(strictness, context),
+        false => Findings::new(rule.property),
+    };
+    Judgement::new(properties::ALL.iter().map(judged).collect(), Evidence::of(history), context)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Judges small traces by a single property.
 
 use crate::finding::Findings;
+use crate::properties::Rule;
 use faultline_core::fault::Outcome;
 use faultline_core::{Span, Time};
 use faultline_history::History;
@@ -34,6 +35,6 @@ pub(crate) fn collecting(clusters: &[&[u32]]) -> Run {
     run
 }
 
-pub(crate) fn check_alone(check: fn(&History<'_>) -> Findings, run: &Run) -> Findings {
-    check(&History::new(&run.trace, &run.context))
+pub(crate) fn check_alone(rule: &Rule, run: &Run) -> Findings {
+    rule.findings(&History::new(&run.trace, &run.context))
 }

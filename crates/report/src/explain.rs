@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 pub use faultline_checker::count;
-use faultline_checker::{Breach, Context, how_often};
+use faultline_checker::{Context, how_often, violation_at_end};
 use faultline_core::fault::{FaultState, Outcome};
 use faultline_core::{
     Cause, ClusterId, EndedBy, Fault, FaultNo, Position, ProcessId, Promise, Span, StorageFate, Time,
@@ -223,7 +223,7 @@ fn ended_early(timeline: &Timeline, manifest: &Manifest, names: &DisplayNames) -
         }
         Some(Outcome::Panicked(_) | Outcome::Broken(_) | Outcome::Stalled { .. }) => {
             let context = Context::from_manifest(manifest);
-            Some(format!("The run ended at {end}: {}.", Breach::of_end(&context)?.sentence(&context)))
+            Some(format!("The run ended at {end}: {}.", violation_at_end(&context)?))
         }
         Some(Outcome::NotRepeated { id }) => Some(format!(
             "The run ended at {end}: when {} was re-executed, its message {} to {} was not the same as before, but the \

@@ -3,19 +3,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::{EndedBy, Fault, FaultNo};
+use faultline_core::{EndedBy, Fault, FaultNo, ProcessId};
 use faultline_trace::manifest::EffectEntry;
 
-use crate::finding::{Findings, Gap, Remark};
+use crate::finding::Findings;
 use crate::judgement::Property;
-use faultline_history::History;
+use crate::properties::{Aspect, Rule};
+use crate::words::idle_machine;
+use faultline_history::{Context, History};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::AtOnce);
+pub(super) const RULE: Rule = Rule {
+    aspects: &[Aspect::NeverImported],
+    ..Rule::new(Property::AtOnce, "every cluster loss ended all processes of the cluster at once", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     let context = history.context;
     // In virtual time, a fault happens at one instant.
     if !context.measures_links {
-        return finding;
+        return;
     }
     let effects: BTreeMap<FaultNo, &EffectEntry> = context.effects.iter().map(|it| (it.no, it)).collect();
     let mut worst = None;
@@ -27,7 +33,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         let no = planned.no;
         finding.instances += 1;
         let Some(effect) = effects.get(&no) else {
-            finding.unjudged(Gap::TimesNotRecorded { cluster, fault: no });
+            let ended = format!("{no} ended the processes of {}", context.cluster(cluster));
+            finding.inconclusive(format!("the times at which {ended} were not recorded"), "repeat the run");
             continue;
         };
         // A record that was changed may lack effects, or name other processes. Lives that had ended before lost at most
@@ -38,19 +45,29 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         let unseen = effect.on.iter().find(|it| it.at.is_none()).map(|it| it.process);
         let differing = || ended.symmetric_difference(&seen).next().map(|(process, _)| *process);
         if let Some(process) = unseen.or_else(differing) {
-            finding.unjudged(Gap::EndNotSeen { process, fault: no });
+            end_not_seen(process, no, context, finding);
         } else if let Some(skew) = effect.skew() {
             worst = worst.max(Some((skew, no, cluster, effect.on.len())));
         }
     }
-    let Some((skew, no, cluster, processes)) = worst else { return finding };
+    let Some((skew, no, cluster, processes)) = worst else { return };
     let within = context.at_once_within;
     if skew > within {
-        finding.unjudged(Gap::EndedApart { cluster, processes, fault: no, skew, within });
+        let reason = format!(
+            "{no} ended the {processes} processes of {} within {skew}, not within {within}",
+            context.cluster(cluster)
+        );
+        finding.unjudged(reason, idle_machine(context));
     } else {
-        finding.remarks.push(Remark::EndedTogether { skew });
+        finding.remark(format!("cluster losses: all processes of a lost cluster stopped within {skew}"));
     }
-    finding
+}
+
+/// Reports that it is unknown when a fault ended a process.
+pub(super) fn end_not_seen(process: ProcessId, fault: FaultNo, names: &Context, finding: &mut Findings) {
+    let ended = format!("{fault} ended {}", names.process(process));
+    let why = "its place did not respond, or the process had already ended";
+    finding.unjudged(format!("it is unknown when {ended}: {why}"), "repeat the run");
 }
 
 #[cfg(test)]
@@ -84,29 +101,39 @@ mod tests {
 
     #[test]
     fn processes_that_fail_too_far_apart_are_not_lost_at_once() {
-        let finding = check_alone(check, &lost(&[Some(0), Some(49_000), Some(1_000)]));
-        assert_eq!((finding.instances, &finding.open), (1, &None), "50.0 ms with the errors of both clocks");
-        assert_eq!(finding.remarks, [Remark::EndedTogether { skew: Span::from_millis(50) }]);
-        let finding = check_alone(check, &lost(&[Some(0), Some(49_001), Some(1_000)]));
-        let open = finding.open.unwrap();
-        let is_it =
-            matches!(open, Gap::EndedApart { cluster: ClusterId(0), processes: 3, fault: FaultNo(0), .. });
-        assert!(is_it, "{open:?}");
+        let finding = check_alone(&RULE, &lost(&[Some(0), Some(49_000), Some(1_000)]));
+        assert_eq!(
+            (finding.instances, finding.gap()),
+            (1, String::new()),
+            "50.0 ms with the errors of both clocks"
+        );
+        assert_eq!(
+            finding.remarks,
+            ["cluster losses: all processes of a lost cluster stopped within 50.0 ms"]
+        );
+        let finding = check_alone(&RULE, &lost(&[Some(0), Some(49_001), Some(1_000)]));
+        let expected =
+            "fault 0 ended the 3 processes of c0 within 50.0 ms, not within 50.0 ms; the machine was busy: ";
+        assert!(finding.gap().starts_with(expected), "{finding:?}");
         let mut strict = lost(&[Some(0), Some(2_000)]);
         strict.context.at_once_within = Span::from_millis(1);
-        assert!(check_alone(check, &strict).open.is_some(), "the bound is the federation's");
+        assert!(check_alone(&RULE, &strict).open.is_some(), "the bound is the federation's");
     }
 
     #[test]
     fn an_unrecorded_end_is_not_judged() {
-        let unseen = check_alone(check, &lost(&[Some(0), None, Some(1)])).open.unwrap();
-        assert_eq!(unseen, Gap::EndNotSeen { process: ProcessId(1), fault: FaultNo(0) });
+        let unseen = check_alone(&RULE, &lost(&[Some(0), None, Some(1)])).gap();
+        let expected = "it is unknown when fault 0 ended p1: its place did not respond, or the process had already \
+                        ended; repeat the run";
+        assert_eq!(unseen, expected);
         let mut run = lost(&[Some(0), Some(1)]);
         run.context.effects.clear();
-        assert!(matches!(check_alone(check, &run).open, Some(Gap::TimesNotRecorded { .. })));
+        let expected =
+            "the times at which fault 0 ended the processes of c0 were not recorded; repeat the run";
+        assert_eq!(check_alone(&RULE, &run).gap(), expected);
         run.context.measures_links = false;
-        let finding = check_alone(check, &run);
-        assert_eq!((finding.instances, finding.open), (0, None), "virtual time has no skew");
+        let finding = check_alone(&RULE, &run);
+        assert_eq!((finding.instances, finding.gap()), (0, String::new()), "virtual time has no skew");
     }
 
     #[test]
@@ -120,8 +147,8 @@ mod tests {
         for change in changes {
             let mut run = lost(&[Some(0), Some(1)]);
             change(&mut run.context.effects[0].on);
-            let open = check_alone(check, &run).open;
-            assert!(matches!(open, Some(Gap::EndNotSeen { fault: FaultNo(0), .. })), "{open:?}");
+            let open = check_alone(&RULE, &run).gap();
+            assert!(open.starts_with("it is unknown when fault 0 ended "), "{open}");
         }
     }
 
@@ -136,13 +163,13 @@ mod tests {
         for process in (0..3).map(ProcessId) {
             run.supervisor(Fact::Failed { process, life, storage, by: EndedBy::Fault(FaultNo(0)) });
         }
-        let finding = check_alone(check, &run);
-        assert_eq!((finding.instances, finding.open), (1, None));
+        let finding = check_alone(&RULE, &run);
+        assert_eq!((finding.instances, finding.gap()), (1, String::new()));
     }
 
     #[test]
     fn a_cluster_with_one_process_up_is_lost_at_once() {
-        let finding = check_alone(check, &lost(&[Some(0)]));
-        assert_eq!((finding.instances, finding.open), (1, None));
+        let finding = check_alone(&RULE, &lost(&[Some(0)]));
+        assert_eq!((finding.instances, finding.gap()), (1, String::new()));
     }
 }

@@ -20,18 +20,38 @@ use faultline_core::{
 use faultline_trace::Stream;
 use faultline_trace::manifest::Bounds;
 
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{Group, History, LifeEnd, Point, Rollback};
+use crate::properties::Rule;
+use faultline_history::{Context, Group, GroupId, History, LifeEnd, Point, Rollback};
 
 /// How late the timers of real processes may fire.
 pub(super) const SLACK: Span = Span::from_millis(500);
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::BoundedLoss);
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    CheckpointOverdue { group: GroupId, waited: Span, every: Span, detect_after: Span },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        let Breach::CheckpointOverdue { group: of, waited, every, detect_after } = *self;
+        format!(
+            "{} had taken no checkpoint for {waited} when it failed, although it should take one every {every}, \
+             and its failure should be detected within {detect_after}",
+            names.group(of)
+        )
+    }
+}
+
+pub(super) const RULE: Rule =
+    Rule::new(Property::BoundedLoss, "lost work is bounded by the checkpoint interval", check);
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     let logs_events = history.context.promises.include(Promise::EventsLogged) && history.tasks.is_some();
     if history.context.bounds.is_none() && !logs_events {
-        return finding;
+        return;
     }
     let is_disturbed = history
         .supervision
@@ -39,12 +59,12 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         .iter()
         .any(|(_, fault, ..)| !matches!(fault, Fault::Crash { .. } | Fault::LoseCluster { .. }));
     if is_disturbed {
-        return finding;
+        return;
     }
     if logs_events {
         return super::lost_events::check(history, finding);
     }
-    let Some(bounds) = &history.context.bounds else { return finding };
+    let Some(bounds) = &history.context.bounds else { return };
     if let Some(planned) = &history.planned {
         return super::lost_planned::check(history, planned, bounds, finding);
     }
@@ -72,7 +92,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             }
         }
     }
-    finding
 }
 
 /// Returns the delay between the checkpoints of a group. The inner option is `None` if the group takes no unforced
@@ -238,13 +257,13 @@ mod tests {
 
     #[test]
     fn a_failure_within_the_interval_is_allowed() {
-        let finding = check_alone(check, &run(Span::from_millis(1_050)));
+        let finding = check_alone(&RULE, &run(Span::from_millis(1_050)));
         assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{:?}", finding.violations);
     }
 
     #[test]
     fn time_before_the_application_starts_does_not_count() {
-        let violations = |run: &Run| check_alone(check, run).violation_count();
+        let violations = |run: &Run| check_alone(&RULE, run).violation_count();
         assert_eq!(violations(&starts_late(Span::from_secs(5), Span::from_millis(1_050))), 0);
         assert_eq!(violations(&starts_late(Span::from_secs(5), Span::from_millis(1_200))), 1);
     }
@@ -259,7 +278,7 @@ mod tests {
         run.kill(1, false);
         run.restore(0, 1, Some((0, 1)));
         run.restore(1, 1, Some((0, 1)));
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{:?}", finding.violations);
     }
 
@@ -281,7 +300,7 @@ mod tests {
         run.wait(Span::from_secs(5));
         run.restore(0, 2, Some((1, 2)));
         run.restore(1, 2, Some((1, 2)));
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (2, 0), "{:?}", finding.violations);
     }
 
@@ -293,7 +312,7 @@ mod tests {
         run.wait(Span::from_secs(5));
         run.restore(0, 2, Some((1, 2)));
         run.restore(1, 2, Some((0, 1)));
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (2, 0), "{:?}", finding.violations);
     }
 
@@ -317,7 +336,7 @@ mod tests {
             run.send(1, 0);
             run.kill(1, false);
             run.restore(1, 2, Some((0, 1)));
-            check_alone(check, &run).violation_count()
+            check_alone(&RULE, &run).violation_count()
         };
         assert_eq!(wrong(Affected::Dependents), 1);
         assert_eq!(wrong(Affected::Line), 0);
@@ -325,17 +344,17 @@ mod tests {
 
     #[test]
     fn a_checkpoint_that_was_overdue_is_found() {
-        assert_eq!(check_alone(check, &run(Span::from_millis(1_200))).violation_count(), 1);
+        assert_eq!(check_alone(&RULE, &run(Span::from_millis(1_200))).violation_count(), 1);
     }
 
     #[test]
     fn a_halted_process_is_excused() {
         let mut run = run(Span::from_millis(1_200));
         run.context.halting = [faultline_core::FactKind::CheckpointCommitted].into();
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
         run.context.halting = [faultline_core::FactKind::Delivered].into();
         assert_eq!(
-            check_alone(check, &run).violation_count(),
+            check_alone(&RULE, &run).violation_count(),
             1,
             "the process was not halted at this kind of fact"
         );
@@ -344,9 +363,9 @@ mod tests {
     #[test]
     fn a_process_may_be_halted_before_its_application_starts() {
         let mut run = starts_late(Span::from_millis(300), Span::from_millis(1_200));
-        assert_eq!(check_alone(check, &run).violation_count(), 1);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 1);
         run.context.halting = [faultline_core::FactKind::CheckpointCommitted].into();
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
     }
 
     #[test]
@@ -364,7 +383,7 @@ mod tests {
             run.kill(1, false);
             run.restore(0, 2, None);
             run.restore(1, 2, None);
-            check_alone(check, &run)
+            check_alone(&RULE, &run)
         };
         let finding = failed_twice(false);
         assert_eq!((finding.instances, finding.violation_count()), (2, 0), "{:?}", finding.violations);
@@ -386,7 +405,7 @@ mod tests {
             run.kill(1, false);
             run.restore(0, 1, None);
             run.restore(1, 1, None);
-            let finding = check_alone(check, &run);
+            let finding = check_alone(&RULE, &run);
             (finding.instances, finding.violation_count())
         };
         assert_eq!(failed_after(true, Span::from_millis(1_050)), (1, 0), "it may take its first one later");
@@ -403,6 +422,6 @@ mod tests {
         run.kill(1, false);
         run.restore(0, 2, Some((1, 2)));
         run.restore(1, 2, Some((1, 2)));
-        assert_eq!(check_alone(check, &run).instances, 1);
+        assert_eq!(check_alone(&RULE, &run).instances, 1);
     }
 }

@@ -6,15 +6,39 @@
 //! them, a message that depends on them can overtake them and be consumed before its own cause. This property is judged
 //! if consumption is recorded, as it is under protocols that rely on repetition.
 
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
+use crate::properties::Rule;
 use crate::properties::order::{ProcessAction, final_actions, replay};
-use faultline_history::History;
+use faultline_core::{FactKind, MessageId};
+use faultline_history::{Context, History};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::CausalOrder);
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    ConsumedBeforeItsCause { message: MessageId },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        let Breach::ConsumedBeforeItsCause { message: id } = *self;
+
+        let receiver = names.process(id.to);
+        format!(
+            "{receiver} consumed {}, whose send depends on later actions of {receiver}",
+            names.message(id)
+        )
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::Consumed],
+    ..Rule::new(Property::CausalOrder, "no message was consumed before its causes", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     if history.consumed == 0 {
-        return finding;
+        return;
     }
     let final_actions = final_actions(history);
     let is_consumed = |doing: &ProcessAction| matches!(doing, ProcessAction::Consumes(_));
@@ -24,7 +48,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     {
         finding.violated([at], Breach::ConsumedBeforeItsCause { message: id });
     }
-    finding
 }
 
 #[cfg(test)]
@@ -42,7 +65,7 @@ mod tests {
         let second = run.send(1, 0);
         run.deliver(second);
         run.consume(second);
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (2, 0));
     }
 
@@ -58,9 +81,9 @@ mod tests {
         run.restore(0, 0, Some((0, 1)));
         run.deliver(effect);
         run.consume(effect);
-        assert_eq!(check_alone(check, &run).violation_count(), 0, "the cause no longer exists");
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0, "the cause no longer exists");
         run.send_as(cause);
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         finds!(finding, Breach::ConsumedBeforeItsCause { .. });
     }
 }

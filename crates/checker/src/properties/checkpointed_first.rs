@@ -7,19 +7,51 @@
 
 use std::collections::BTreeMap;
 
-use faultline_core::{Fact, Life, ProcessId, TheftStep, Time};
+use faultline_core::{Fact, FactKind, Life, ProcessId, Promise, TaskId, Theft, TheftStep, Time};
 
 use super::copies;
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{CheckpointName, History, Point, Step};
+use crate::properties::Rule;
+use crate::words::theft_name;
+use faultline_history::{CheckpointName, Context, History, Point, Step};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::CheckpointedFirst);
-    if !finding.property.is_judged(history.context) {
-        return finding;
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    SentBeforeDurable { process: ProcessId, step: TheftStep, task: TaskId, theft: Theft },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        let Breach::SentBeforeDurable { process: by, step, task, theft } = *self;
+
+        let (what, contained) = match step {
+            TheftStep::Shipped => ("sent", "the theft"),
+            TheftStep::Returned => ("returned the result of", "the result"),
+            _ => ("acknowledged the result of", "the result"),
+        };
+        format!(
+            "{} {what} {} before a checkpoint that contains {contained} was durable ({})",
+            names.process(by),
+            names.task(task),
+            theft_name(theft, names)
+        )
     }
-    let Some(tasks) = &history.tasks else { return finding };
+}
+
+pub(super) const RULE: Rule = Rule {
+    promise: Some(Promise::CheckpointedFirst),
+    evidence: &[FactKind::Lent, FactKind::Durable],
+    ..Rule::new(
+        Property::CheckpointedFirst,
+        "stolen tasks and results were durable before they were sent",
+        check,
+    )
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
+    let Some(tasks) = &history.tasks else { return };
     let durable = Durable::of(history);
     for (theft, steps) in &tasks.thefts {
         for sent in steps {
@@ -42,7 +74,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             }
         }
     }
-    finding
 }
 
 /// By life: the process's own checkpoints that became durable.
@@ -163,18 +194,18 @@ mod tests {
 
     #[test]
     fn each_step_waits_for_its_checkpoint() {
-        let finding = check_alone(check, &run(&[Shipped, Returned, Receipted]).0);
+        let finding = check_alone(&RULE, &run(&[Shipped, Returned, Receipted]).0);
         assert_eq!((finding.instances, finding.violation_count()), (3, 0), "{finding:?}");
         for (careful, process, step) in [
             ([Returned, Receipted], 0, Shipped),
             ([Shipped, Receipted], 1, Returned),
             ([Shipped, Returned], 0, Receipted),
         ] {
-            let finding = check_alone(check, &run(&careful).0);
+            let finding = check_alone(&RULE, &run(&careful).0);
             assert_eq!(finding.violation_count(), 1, "{finding:?}");
             let expected = (ProcessId(process), step);
             assert!(
-                matches!(finding.wrong()[0], Breach::SentBeforeDurable { process, step, .. } if (process, step) == expected),
+                matches!(finding.wrong::<Breach>()[0], Breach::SentBeforeDurable { process, step, .. } if (process, step) == expected),
                 "{finding:?}"
             );
         }
@@ -186,7 +217,7 @@ mod tests {
             let mut run = run_with_replicas(&[Shipped, Returned, Receipted], replicated);
             run.0.context.common_clock = common_clock;
             run.0.context.copies = Some(Copies { replicas: 1, kept_by: ReplicaHolders::OtherCluster });
-            check_alone(check, &run.0).wrong()
+            check_alone(&RULE, &run.0).wrong::<Breach>()
         };
         assert_eq!(found(&[Shipped, Returned, Receipted], true), []);
         let wrong = found(&[Shipped, Receipted], true);
@@ -205,9 +236,9 @@ mod tests {
         for (&(process, _), stream) in &mut run.0.trace.streams {
             stream.retain(|(_, fact)| !is_replica(process, fact));
         }
-        assert_eq!(check_alone(check, &run.0).violation_count(), 3);
+        assert_eq!(check_alone(&RULE, &run.0).violation_count(), 3);
         run.0.lose_evidence(1);
-        assert!(check_alone(check, &run.0).violation_count() < 3, "the facts of p1 are incomplete");
+        assert!(check_alone(&RULE, &run.0).violation_count() < 3, "the facts of p1 are incomplete");
     }
 
     #[test]
@@ -217,7 +248,7 @@ mod tests {
         run.0.kill(0, false);
         run.restore(0, Some(saved));
         run.step(0, theft(0, 1), TASK, Receipted);
-        let finding = check_alone(check, &run.0);
+        let finding = check_alone(&RULE, &run.0);
         assert_eq!((finding.instances, finding.violation_count()), (4, 0), "{finding:?}");
     }
 
@@ -225,6 +256,6 @@ mod tests {
     fn a_protocol_that_promises_nothing_is_not_judged() {
         let mut run = run(&[]);
         run.0.withdraw(Promise::CheckpointedFirst);
-        assert_eq!(check_alone(check, &run.0).instances, 0);
+        assert_eq!(check_alone(&RULE, &run.0).instances, 0);
     }
 }

@@ -8,22 +8,59 @@
 
 use std::collections::BTreeMap;
 
-use faultline_core::{Claim, Fact, Life, ProcessId, Span, Time};
+use faultline_core::{Claim, Fact, Life, Position, ProcessId, Span, Time};
 use faultline_trace::manifest::Bounds;
 
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
 use crate::properties::bounded_loss::{SLACK, checkpoint_every};
-use faultline_history::{Claimed, History, Point};
+use crate::properties::{Aspect, Rule};
+use faultline_history::{Claimed, Context, GroupId, History, Point};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::CheckpointsSpaced);
-    let Some(bounds) = &history.context.bounds else { return finding };
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    CheckpointEarly {
+        group: GroupId,
+        position: Position,
+        waited: Span,
+        /// `None` if the cluster should take no unforced checkpoint after the first.
+        every: Option<Span>,
+    },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        match *self {
+            Breach::CheckpointEarly { group, position, waited, every: Some(every) } => format!(
+                "{} requested its checkpoint {position} {waited} after the previous one was committed, although it \
+                 should have waited for {every}",
+                names.group(group)
+            ),
+            Breach::CheckpointEarly { group, position, every: None, .. } => format!(
+                "{} requested its checkpoint {position}, although it should take no unforced checkpoint after the first",
+                names.group(group)
+            ),
+        }
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    aspects: &[Aspect::Economy],
+    ..Rule::new(
+        Property::CheckpointsSpaced,
+        "unforced checkpoints were no more frequent than requested",
+        check,
+    )
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
+    let Some(bounds) = &history.context.bounds else { return };
     // A process that is halted at one of its facts reports the following facts late, although its delays have already
     // begun.
     let is_halted = !history.context.halting.is_empty();
     if history.tasks.is_some() || history.planned.is_some() || is_halted {
-        return finding;
+        return;
     }
     let mut finishes = Finishes::default();
     // The process and the life that reported the last commit, and the time of that commit.
@@ -39,13 +76,12 @@ pub(super) fn check(history: &History<'_>) -> Findings {
                 if let Some((.., since)) = since
                     && !finishes.precede(history, (process, life), claimed.at)
                 {
-                    judge(history, bounds, claimed, since, &mut finding);
+                    judge(history, bounds, claimed, since, finding);
                 }
             }
             _ => {}
         }
     }
-    finding
 }
 
 fn judge(history: &History<'_>, bounds: &Bounds, claimed: &Claimed<'_>, since: Time, finding: &mut Findings) {
@@ -104,13 +140,13 @@ mod tests {
 
     #[test]
     fn checkpoints_may_be_as_frequent_as_requested() {
-        let finding = check_alone(check, &run(SECOND, &[1_100, 2_000, 1_100]));
-        assert_eq!((finding.instances, finding.violation_count()), (3, 0), "{:?}", finding.wrong());
+        let finding = check_alone(&RULE, &run(SECOND, &[1_100, 2_000, 1_100]));
+        assert_eq!((finding.instances, finding.violation_count()), (3, 0), "{:?}", finding.wrong::<Breach>());
     }
 
     #[test]
     fn a_checkpoint_before_the_end_of_the_delay_is_found() {
-        let found = check_alone(check, &run(SECOND, &[500, 500, 500]));
+        let found = check_alone(&RULE, &run(SECOND, &[500, 500, 500]));
         assert_eq!(found.violation_count(), 3);
         finds!(found, Breach::CheckpointEarly { every: SECOND, .. });
     }
@@ -122,11 +158,11 @@ mod tests {
         run.finish(0, Digest([0; 16]));
         let (position, attempt) = (position(0, 3), Attempt(1));
         run.claim(0, Claim::CheckpointRequested { position, attempt, forced: false });
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
     }
 
     #[test]
     fn an_unforced_checkpoint_without_a_delay_is_found() {
-        finds!(check_alone(check, &run(None, &[5_000, 5_000])), Breach::CheckpointEarly { every: None, .. });
+        finds!(check_alone(&RULE, &run(None, &[5_000, 5_000])), Breach::CheckpointEarly { every: None, .. });
     }
 }

@@ -4,30 +4,66 @@
 use std::sync::Arc;
 
 use faultline_core::fault::Outcome;
-use faultline_core::{Breakage, Claim, Fact, FactKind, FactNo, ImageName, Life, PhaseClaim, ProcessId};
+use faultline_core::text::one_line;
+use faultline_core::{
+    Breakage, BreakageKind, Claim, Fact, FactKind, FactNo, GroupId, ImageName, Life, MessageId, PhaseClaim,
+    ProcessId,
+};
 
-use crate::finding::{Breach, Findings, Gap, MissingPart};
+use super::memory;
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{History, Source};
+use crate::properties::Rule;
+use faultline_history::{Context, History, Source};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::Completed);
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    CompletedWithout { process: ProcessId, is_down: bool },
+    NotDeterministic { message: MessageId },
+    Broke(Arc<Breakage>),
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        match *self {
+            Breach::CompletedWithout { process: of, is_down: true } => {
+                format!("the supervisor ended the run as completed while {} was down", names.process(of))
+            }
+            Breach::CompletedWithout { process: of, is_down: false } => {
+                format!("the supervisor ended the run as completed before {} had a result", names.process(of))
+            }
+            Breach::NotDeterministic { message } => {
+                let (reason, remedy) = not_deterministic(message, names);
+                format!("{reason}; {remedy}")
+            }
+            Breach::Broke(ref breakage) => broke(breakage, names),
+        }
+    }
+}
+
+pub(super) const RULE: Rule = Rule::new(Property::Completed, "the run completed", check);
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     let context = history.context;
     finding.instances = 1;
     match &context.outcome {
-        Some(Outcome::Completed) => check_ranks(history, &mut finding),
+        Some(Outcome::Completed) => check_ranks(history, finding),
         Some(Outcome::Deadline) => {
-            finding.unjudged(Gap::DeadlineExceeded { begun: history.supervision.begun.is_some() });
-        }
-        Some(Outcome::Interrupted) => finding.unjudged(Gap::Interrupted),
-        Some(Outcome::Unrecoverable { group, missing }) => {
-            let part = |(name, asked): &(ImageName, Vec<ProcessId>)| MissingPart {
-                name: history.newest_lost(*name),
-                is_log: history.member(name.owner).is_none(),
-                asked: asked.clone(),
+            let (missed, remedy) = match history.supervision.begun {
+                Some(_) => ("all ranks had finished", "raise `deadline`, or shorten the application"),
+                None => (
+                    "all processes were up and all links were measured",
+                    "raise `deadline`, or repeat the run on an idle machine",
+                ),
             };
-            let missing = missing.iter().map(part).collect();
-            finding.unjudged(Gap::Unrecoverable { group: *group, missing });
+            finding.unjudged(format!("the deadline was exceeded before {missed}"), remedy);
+        }
+        Some(Outcome::Interrupted) => {
+            finding.unjudged("the run was interrupted", "repeat the run, and wait for its end");
+        }
+        Some(Outcome::Unrecoverable { group, missing }) => {
+            check_unrecoverable(history, *group, missing, finding);
         }
         Some(Outcome::NotRepeated { id }) => {
             let is_it = |claim: &Claim| matches!(claim, Claim::Phase(PhaseClaim::NotRepeated { id: of, .. }) if of == id);
@@ -35,16 +71,62 @@ pub(super) fn check(history: &History<'_>) -> Findings {
                 Some(claimed) => {
                     finding.violated([history.source(claimed.at)], Breach::NotDeterministic { message: *id });
                 }
-                None => finding.unjudged(Gap::NotDeterministic { message: *id }),
+                None => {
+                    let (reason, remedy) = not_deterministic(*id, context);
+                    finding.unjudged(reason, remedy);
+                }
             }
         }
-        Some(Outcome::OutOfMemory(used)) => finding.unjudged(Gap::OutOfMemory(used.clone())),
-        Some(Outcome::Broken(breakage)) => check_program(history, &mut finding, breakage),
+        Some(Outcome::OutOfMemory(used)) => {
+            let (reason, remedy) = memory::reason_and_remedy(used, context);
+            finding.unjudged(reason, remedy);
+        }
+        Some(Outcome::Broken(breakage)) => check_program(history, finding, breakage),
         // Properties of their own report these violations.
         Some(Outcome::Panicked(_) | Outcome::Stalled { .. }) => {}
-        None => finding.unjudged(Gap::CutShort),
+        None if context.unmatched.is_some() => finding.unjudged(
+            "the events do not state how the run ended",
+            r#"end them with a line such as {"event":"end","outcome":"completed"}"#,
+        ),
+        None => finding.unjudged(
+            "the run was cut short",
+            "repeat the run; if it is cut short again, its log in the record (`run.log`) may say why",
+        ),
     }
-    finding
+}
+
+/// Reports a group that is unrecoverable, with the parts that are missing.
+fn check_unrecoverable(
+    history: &History<'_>,
+    group: GroupId,
+    missing: &[(ImageName, Vec<ProcessId>)],
+    finding: &mut Findings,
+) {
+    let names = history.context;
+    let part = |(name, asked): &(ImageName, Vec<ProcessId>)| {
+        let asked: Vec<String> = asked.iter().map(|&it| names.process(it)).collect();
+        let whom = match &asked[..] {
+            [] => "no process holds it".to_owned(),
+            asked => format!("not found at {}", asked.join(", ")),
+        };
+        let what = match history.member(name.owner) {
+            Some(_) => names.names.part_in_sentence(history.newest_lost(*name)),
+            None => names.names.log_in_sentence(*name),
+        };
+        format!("{what} ({whom})")
+    };
+    let missing = match missing {
+        [] => "every checkpoint".into(),
+        some => some.iter().map(part).collect::<Vec<_>>().join("; "),
+    };
+    let remedy = match names.copies {
+        Some(_) => "store more copies (`replicas`) or store them elsewhere (`replicateTo`)",
+        None => "choose another protocol",
+    };
+    finding.unjudged(
+        format!("{} is unrecoverable by design; missing: {missing}", names.group(group)),
+        format!("to survive such failures, {remedy}"),
+    );
 }
 
 /// Reports a program that can no longer act as a protocol. If the machine may be the cause, nothing is judged.
@@ -54,7 +136,7 @@ fn check_program(history: &History<'_>, finding: &mut Findings, breakage: &Arc<B
         Some(claimed) if breakage.kind.is_violation() => {
             finding.violated([history.source(claimed.at)], Breach::Broke(breakage.clone()));
         }
-        _ => finding.unjudged(Gap::Broke(breakage.clone())),
+        _ => finding.unjudged(broke(breakage, history.context), remedy_of_program(breakage.kind)),
     }
 }
 
@@ -86,6 +168,52 @@ fn check_ranks(history: &History<'_>, finding: &mut Findings) {
     }
 }
 
+/// The maximum number of characters of a text that a program wrote.
+const MOST_QUOTED: usize = 1_000;
+
+fn quoted(text: &str) -> String {
+    one_line(text, MOST_QUOTED)
+}
+
+/// Describes how the program that acts as a process's protocol failed, with the last lines of its log.
+fn broke(breakage: &Breakage, names: &Context) -> String {
+    let Breakage { process, life, program, what, log, .. } = breakage;
+    let process = names.names.process(*process);
+    let mut text = format!("{process} ({}, {life}) {}", quoted(program), quoted(what));
+    if !log.is_empty() {
+        let lines: Vec<String> = log.iter().map(|it| quoted(it)).collect();
+        text += &format!("; its log ends with: {}", lines.join(" | "));
+    }
+    text
+}
+
+fn remedy_of_program(kind: BreakageKind) -> &'static str {
+    match kind {
+        BreakageKind::Contract | BreakageKind::Ended => "the record lacks the claim that would show this",
+        BreakageKind::NotStarted => "check that the command is in PATH on every machine of the run",
+        BreakageKind::Silent => "use a longer `answerWithin`, or find out why the program hangs",
+        BreakageKind::Killed => "see whether the machine ran out of memory",
+    }
+}
+
+/// Returns the reason and its remedy.
+fn not_deterministic(id: MessageId, names: &Context) -> (String, &'static str) {
+    let (text, sender) = (names.message(id), names.process(id.from));
+    let reason = format!(
+        "the program is not send-deterministic: {sender} did not send {text} again after consuming the same messages \
+         as before"
+    );
+    (reason, "choose a protocol that does not require send determinism")
+}
+
+/// Describes how a program that acts as a protocol failed, if the run ended because of this.
+pub(super) fn at_end(context: &Context) -> Option<String> {
+    match context.outcome.as_ref()? {
+        Outcome::Broken(breakage) => Some(broke(breakage, context)),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,12 +229,13 @@ mod tests {
             let (program, what, log) = ("a.py".into(), "broke its contract".into(), ["Oh".into()].into());
             let breakage = Arc::new(Breakage { process: p(1), life: Life(1), program, kind, what, log });
             run.context.outcome = Some(Outcome::Broken(breakage.clone()));
-            assert_eq!(check_alone(check, &run).open, Some(Gap::Broke(breakage.clone())), "no claim");
+            let gap = check_alone(&RULE, &run).gap();
+            assert!(gap.contains("(a.py, life 1) broke its contract"), "no claim: {gap}");
             run.claim(1, Claim::Broke(breakage.clone()));
-            let finding = check_alone(check, &run);
+            let finding = check_alone(&RULE, &run);
             assert_eq!(finding.violation_count() == 1, is_violation);
             if is_violation {
-                let text = finding.wrong()[0].sentence(&run.context);
+                let text = finding.wrong::<Breach>()[0].sentence(&run.context);
                 assert!(text.ends_with("(a.py, life 1) broke its contract; its log ends with: Oh"), "{text}");
             }
         }
@@ -117,7 +246,7 @@ mod tests {
         let mut run = Run::new(&[&[0], &[1]]);
         let id = run.send(0, 1);
         run.context.outcome = Some(Outcome::NotRepeated { id });
-        assert!(check_alone(check, &run).open.is_some(), "no process claimed this outcome");
+        assert!(check_alone(&RULE, &run).open.is_some(), "no process claimed this outcome");
         run.claim(
             1,
             faultline_core::Claim::Phase(faultline_core::PhaseClaim::NotRepeated {
@@ -126,7 +255,7 @@ mod tests {
                 repeated: 1,
             }),
         );
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!(finding.violation_count(), 1);
         finds!(finding, Breach::NotDeterministic { .. });
     }
@@ -143,12 +272,12 @@ mod tests {
     fn a_run_with_a_rank_that_is_down_has_not_completed() {
         let mut run = finished();
         run.supervisor(Fact::Completed);
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
         let mut run = finished();
         let (process, by) = (p(0), EndedBy::Silence);
         run.supervisor(Fact::Failed { process, life: Life(1), storage: StorageFate::Kept, by });
         run.supervisor(Fact::Completed);
-        finds!(check_alone(check, &run), Breach::CompletedWithout { is_down: true, .. });
+        finds!(check_alone(&RULE, &run), Breach::CompletedWithout { is_down: true, .. });
     }
 
     #[test]
@@ -156,16 +285,16 @@ mod tests {
         let mut run = finished();
         run.restore(0, 1, Some((0, 1)));
         run.supervisor(Fact::Completed);
-        finds!(check_alone(check, &run), Breach::CompletedWithout { is_down: false, .. });
+        finds!(check_alone(&RULE, &run), Breach::CompletedWithout { is_down: false, .. });
     }
 
     #[test]
     fn only_a_completed_run_passes() {
         let mut run = Run::new(&[&[0]]);
-        assert_eq!(check_alone(check, &run).open, None);
+        assert_eq!(check_alone(&RULE, &run).gap(), "");
         for outcome in [Some(Outcome::Deadline), Some(Outcome::Interrupted), None] {
             run.context.outcome = outcome;
-            assert!(check_alone(check, &run).open.is_some());
+            assert!(check_alone(&RULE, &run).open.is_some());
         }
     }
 
@@ -173,32 +302,36 @@ mod tests {
     fn a_deadline_before_the_start_is_reported_as_such() {
         let mut run = Run::new(&[&[0]]);
         run.context.outcome = Some(Outcome::Deadline);
-        let why = |run: &Run| {
-            check_alone(check, run).open.expect("a run that exceeded its deadline has not completed")
-        };
-        assert_eq!(why(&run), Gap::DeadlineExceeded { begun: false });
+        let remedies = [
+            "raise `deadline`, or repeat the run on an idle machine",
+            "raise `deadline`, or shorten the application",
+        ];
+        assert!(check_alone(&RULE, &run).gap().ends_with(remedies[0]));
         run.supervisor(faultline_core::Fact::Begun);
-        assert_eq!(why(&run), Gap::DeadlineExceeded { begun: true });
+        assert!(check_alone(&RULE, &run).gap().ends_with(remedies[1]));
     }
 
     #[test]
     fn a_run_out_of_memory_is_not_judged() {
         let mut run = Run::new(&[&[0]]);
         let used = Arc::new(MemoryUse { bound: 64 << 20, used: 65 << 20, parts: Vec::new() });
-        run.context.outcome = Some(Outcome::OutOfMemory(used.clone()));
-        let finding = check_alone(check, &run);
-        assert_eq!((finding.violation_count(), finding.open), (0, Some(Gap::OutOfMemory(used))));
+        run.context.outcome = Some(Outcome::OutOfMemory(used));
+        let finding = check_alone(&RULE, &run);
+        assert_eq!(finding.violation_count(), 0);
+        assert!(finding.gap().starts_with("the program reached its memory limit, 64 MiB"), "{finding:?}");
     }
 
     #[test]
     fn an_unrecoverable_cluster_names_the_processes_that_were_asked() {
         let mut run = Run::new(&[&[0], &[1]]);
-        let (name, asked) = (run.image(0, 0, 3), vec![p(0), p(1)]);
-        run.context.outcome =
-            Some(Outcome::Unrecoverable { group: GroupId(0), missing: [(name, asked.clone())].into() });
-        let missing = vec![MissingPart { name, is_log: false, asked }];
-        let expected = Gap::Unrecoverable { group: GroupId(0), missing };
-        assert_eq!(check_alone(check, &run).open, Some(expected));
+        let log = ImageName { owner: p(2), ..run.image(1, 0, 3) };
+        let missing = [(run.image(0, 0, 3), vec![p(0), p(1)]), (log, Vec::new())].into();
+        run.context.outcome = Some(Outcome::Unrecoverable { group: GroupId(0), missing });
+        assert_eq!(
+            check_alone(&RULE, &run).gap(),
+            "c0 is unrecoverable by design; missing: p0's part of checkpoint 3 (not found at p0, p1); the log of p2 \
+             since checkpoint 3 (no process holds it); to survive such failures, choose another protocol"
+        );
     }
 
     #[test]
@@ -212,8 +345,8 @@ mod tests {
             let first = run.image(1, 0, 1);
             run.context.outcome =
                 Some(Outcome::Unrecoverable { group: GroupId(0), missing: [(first, vec![p(1)])].into() });
-            let Some(Gap::Unrecoverable { missing, .. }) = check_alone(check, &run).open else { panic!() };
-            assert_eq!(missing[0].name, run.image(1, 0, expected));
+            let gap = check_alone(&RULE, &run).gap();
+            assert!(gap.contains(&format!("missing: p1's part of checkpoint {expected} (")), "{gap}");
         }
     }
 }

@@ -3,12 +3,35 @@
 //! inconsistent: they belong to it, and are delivered again after a restore. If they are not delivered, `no_loss`
 //! reports it.
 
-use crate::finding::{Breach, Findings, Gap};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::History;
+use crate::properties::Rule;
+use faultline_core::{FactKind, MessageId, Position};
+use faultline_history::{Context, GroupId, History};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::ConsistentCheckpoint);
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    DeliveryWithoutSend { group: GroupId, position: Position, message: MessageId },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        let Breach::DeliveryWithoutSend { group, position, message } = *self;
+        format!(
+            "checkpoint {position} of {} contains the delivery of {}, but not its send",
+            names.group(group),
+            names.message(message)
+        )
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::Sent, FactKind::Delivered],
+    ..Rule::new(Property::ConsistentCheckpoint, "every checkpoint is consistent within its cluster", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     for message in history.messages.iter() {
         let (Some(sender), Some(receiver)) = (history.member(message.id.from), history.member(message.id.to))
         else {
@@ -21,7 +44,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             // A later checkpoint on the same line also contains this delivery, with a later part of the sender.
             let Some((name, parts)) = history.first_line_with(delivered) else { continue };
             let Some(cut) = parts[sender.1] else {
-                finding.unjudged(Gap::PartUnknown { owner: message.id.from, position: name.position });
+                finding.lacks_content(message.id.from, name.position, history.context);
                 continue;
             };
             finding.instances += 1;
@@ -37,7 +60,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             }
         }
     }
-    finding
 }
 
 #[cfg(test)]
@@ -53,7 +75,7 @@ mod tests {
         let late = run.send(0, 1);
         run.commit_all(0, &[0, 1]);
         run.deliver(late);
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0));
     }
 
@@ -64,7 +86,7 @@ mod tests {
         let id = run.send(0, 1);
         run.deliver(id);
         run.commit_all(0, &[1]);
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (1, 1));
     }
 
@@ -75,6 +97,6 @@ mod tests {
         let id = run.send(0, 1);
         run.deliver(id);
         run.commit_all(1, &[1]);
-        assert_eq!(check_alone(check, &run).instances, 0);
+        assert_eq!(check_alone(&RULE, &run).instances, 0);
     }
 }

@@ -2,15 +2,38 @@
 //! judged by restored states, not by claims: a process rolled back if it reported that its state was replaced. It is
 //! judged for protocols that promise it.
 
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{History, Rollback};
+use crate::properties::Rule;
+use crate::words::how_often;
+use faultline_core::{FactKind, Promise};
+use faultline_history::{Context, GroupId, History, Rollback};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::Contained);
-    if !finding.property.is_judged(history.context) {
-        return finding;
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    RolledBackTooOften { group: GroupId, times: usize, deaths: usize },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        let Breach::RolledBackTooOften { group: by, times, deaths } = *self;
+
+        let failures = match deaths {
+            0 => "none of its processes failed".to_owned(),
+            some => format!("its processes failed only {}", how_often(some as u64)),
+        };
+        format!("{} rolled back {}, but {failures}", names.group(by), how_often(times as u64))
     }
+}
+
+pub(super) const RULE: Rule = Rule {
+    promise: Some(Promise::Containment),
+    evidence: &[FactKind::Failed, FactKind::Restored],
+    ..Rule::new(Property::Contained, "only failed clusters rolled back", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     for (number, group) in history.groups.numbered() {
         finding.instances += 1;
         let ends = history.supervision.ends.iter();
@@ -25,7 +48,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             );
         }
     }
-    finding
 }
 
 #[cfg(test)]
@@ -47,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_failed_process_may_roll_back() {
-        let finding = check_alone(check, &run());
+        let finding = check_alone(&RULE, &run());
         assert_eq!((finding.instances, finding.violation_count()), (2, 0));
     }
 
@@ -55,7 +77,7 @@ mod tests {
     fn no_other_process_may_roll_back() {
         let mut run = run();
         run.restore(2, 1, Some((0, 1)));
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         finds!(finding, Breach::RolledBackTooOften { deaths: 0, .. });
     }
 
@@ -63,7 +85,7 @@ mod tests {
     fn no_process_may_roll_back_twice_for_one_failure() {
         let mut run = run();
         run.restore(0, 2, Some((0, 1)));
-        assert_eq!(check_alone(check, &run).violation_count(), 1);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 1);
     }
 
     #[test]
@@ -71,6 +93,6 @@ mod tests {
         let mut run = run();
         run.restore(2, 1, Some((0, 1)));
         run.withdraw(Promise::Containment);
-        assert_eq!(check_alone(check, &run).instances, 0);
+        assert_eq!(check_alone(&RULE, &run).instances, 0);
     }
 }

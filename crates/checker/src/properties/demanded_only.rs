@@ -6,16 +6,39 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::{Incarnation, TaskId};
+use faultline_core::{FactKind, Incarnation, ProcessId, TaskId};
 
 use super::strictly_required::{is_over, optional};
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{History, MessageNo};
+use crate::properties::Rule;
+use faultline_history::{Context, History, MessageNo};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::DemandedOnly);
-    let Some(planned) = &history.planned else { return finding };
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    NotDemanded { process: ProcessId, task: TaskId, epoch: Incarnation },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        let Breach::NotDemanded { process: by, task, epoch } = *self;
+        format!(
+            "{} re-executed {} in recovery {}, although no partition needed it",
+            names.process(by),
+            names.task(task),
+            epoch.0
+        )
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::Planned],
+    ..Rule::new(Property::DemandedOnly, "every re-executed task was needed", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
+    let Some(planned) = &history.planned else { return };
     let mut messages: BTreeMap<TaskId, Vec<MessageNo>> = BTreeMap::new();
     let again: BTreeSet<TaskId> = planned.reruns.iter().map(|it| it.task).collect();
     for (message, task) in planned.sent_by.iter().filter(|(_, task)| again.contains(task)) {
@@ -46,7 +69,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             );
         }
     }
-    finding
 }
 
 #[cfg(test)]
@@ -69,7 +91,7 @@ mod tests {
             run.0.transmit(id, Position::default());
         }
         run.checkpoint(5, 1);
-        let finding = check_alone(check, &run.0);
+        let finding = check_alone(&RULE, &run.0);
         (finding.instances, finding.violation_count())
     }
 
@@ -93,7 +115,7 @@ mod tests {
         run.drained(1, 2, 5);
         run.rerun(0, 1, 1, 5);
         run.checkpoint(5, 1);
-        check_alone(check, &run.0).violation_count()
+        check_alone(&RULE, &run.0).violation_count()
     }
 
     #[test]

@@ -6,13 +6,29 @@ use faultline_core::fault::Outcome;
 use faultline_core::{ClusterId, ProcessId, Span, Time};
 
 use super::line::{calm_since, slack};
-use crate::finding::{Breach, Findings, Remark};
-use faultline_history::History;
+use crate::finding::{Findings, Worded};
+use faultline_history::{Context, History};
 
 /// Periods between checkpoints and between collections within which a cluster leaves.
 const PERIODS: u64 = 3;
 /// How many times each process may save a part in the meantime.
 const PARTS: u128 = 4;
+
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    NeverLeft { cluster: ClusterId, still: Span },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        let Breach::NeverLeft { cluster, still } = *self;
+        format!(
+            "{} was to leave and had finished, but did not leave in the last {still} of the run",
+            names.cluster(cluster)
+        )
+    }
+}
 
 /// Adds the clusters that did not leave to the finding of `progress`.
 pub(super) fn check(history: &History<'_>, finding: &mut Findings) {
@@ -20,7 +36,7 @@ pub(super) fn check(history: &History<'_>, finding: &mut Findings) {
     let stays = |cluster: &ClusterId| supervision.left.iter().all(|(_, it)| it != cluster);
     for cluster in context.leaving.iter().copied().filter(stays) {
         if context.outcome == Some(Outcome::Completed) {
-            finding.remarks.push(Remark::NotLeft { cluster });
+            finding.remark(format!("{} had not left when the run completed", context.cluster(cluster)));
         }
         let Some(bound) = bound(history) else { continue };
         let Some(finished) = finished(history, cluster) else { continue };
@@ -96,11 +112,11 @@ mod tests {
     fn a_cluster_that_finished_and_never_leaves_is_found() {
         let mut run = run();
         let finding = judged(&run);
-        assert!(matches!(finding.wrong()[..], [Breach::NeverLeft { cluster: ClusterId(1), .. }]));
-        assert_eq!(finding.remarks, [Remark::NotLeft { cluster: ClusterId(1) }]);
+        assert!(matches!(finding.wrong::<Breach>()[..], [Breach::NeverLeft { cluster: ClusterId(1), .. }]));
+        assert_eq!(finding.remarks, ["c1 had not left when the run completed"]);
         run.supervisor(Fact::Left(ClusterId(1)));
         let finding = judged(&run);
-        assert_eq!((finding.instances, finding.wrong(), finding.remarks), (1, vec![], vec![]));
+        assert_eq!((finding.instances, finding.wrong::<Breach>(), finding.remarks.len()), (1, vec![], 0));
     }
 
     #[test]
@@ -108,7 +124,7 @@ mod tests {
         let changed = |change: fn(&mut Run)| {
             let mut run = run();
             change(&mut run);
-            judged(&run).wrong()
+            judged(&run).wrong::<Breach>()
         };
         let bounds = |run: &mut Run| run.context.bounds.as_mut().unwrap().collect_every = None;
         assert_eq!(changed(bounds), [], "nothing is collected");

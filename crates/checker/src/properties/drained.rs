@@ -3,14 +3,37 @@
 //! the checkpoint would lose a value that the receiver's part lacks.
 
 use super::valid_checkpoints::{CrossingMessage, for_each_message};
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::History;
+use crate::properties::Rule;
+use faultline_core::{FactKind, MessageId, Position};
+use faultline_history::{Context, History};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::Drained);
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    SentAndNotReceived { position: Position, message: MessageId },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        let Breach::SentAndNotReceived { position, message: id } = *self;
+        format!(
+            "checkpoint {position} contains the send of {}, but not its receipt by {}",
+            names.message(id),
+            names.process(id.to)
+        )
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::Planned],
+    ..Rule::new(Property::Drained, "checkpoints contain every value that was sent before them", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     if history.planned.is_none() {
-        return finding;
+        return;
     }
     for_each_message(history, |CrossingMessage { position, message, sender, receiver }| {
         let Some(&sent) = message.sent().iter().find(|it| history.contains(sender, **it)) else { return };
@@ -22,7 +45,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             );
         }
     });
-    finding
 }
 
 #[cfg(test)]
@@ -42,7 +64,7 @@ mod tests {
             run.delivered(id);
         }
         run.commit(0, position);
-        let finding = check_alone(check, &run.0);
+        let finding = check_alone(&RULE, &run.0);
         (finding.instances, finding.violation_count())
     }
 

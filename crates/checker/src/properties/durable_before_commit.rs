@@ -10,23 +10,63 @@
 
 use std::collections::BTreeSet;
 
-use faultline_core::{ProcessId, Time};
+use faultline_core::{FactKind, Position, ProcessId, Time};
 
 use super::copies::{self, Copies};
 use super::protected;
-use crate::finding::{Breach, Findings, Gap};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{CheckpointName, Commit, Group, GroupId, History};
+use crate::properties::Rule;
+use faultline_history::{CheckpointName, Commit, Context, Group, GroupId, History};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::DurableBeforeCommit);
-    for (number, group) in history.groups.numbered() {
-        for place in 0..group.members.len() {
-            check_owner(history, number, group, place, &mut finding);
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    CommittedBeforeDurable {
+        group: GroupId,
+        position: Position,
+        owner: ProcessId,
+        holder: ProcessId,
+    },
+    CommittedWithTooFewCopies {
+        group: GroupId,
+        position: Position,
+        owner: ProcessId,
+        found: usize,
+        replicas: u32,
+    },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        match *self {
+            Breach::CommittedBeforeDurable { group, position, owner, holder } => format!(
+                "checkpoint {position} of {} was committed before the part of {} was durable at {}",
+                names.group(group),
+                names.process(owner),
+                names.process(holder)
+            ),
+            Breach::CommittedWithTooFewCopies { group, position, owner, found, replicas } => format!(
+                "checkpoint {position} of {} was committed with only {found} of {replicas} replicas of the part of {}",
+                names.group(group),
+                names.process(owner)
+            ),
         }
     }
-    protected::check(history, &mut finding);
-    finding
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::Durable],
+    ..Rule::new(Property::DurableBeforeCommit, "checkpoints were durable before they were committed", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
+    for (number, group) in history.groups.numbered() {
+        for place in 0..group.members.len() {
+            check_owner(history, number, group, place, finding);
+        }
+    }
+    protected::check(history, finding);
 }
 
 fn check_owner(
@@ -65,7 +105,7 @@ fn check_owner(
                 continue;
             }
             if history.trace.has_gap_of(holder) {
-                finding.unjudged(Gap::FactsMissing { process: holder });
+                finding.lacks_facts_of(holder, context);
                 continue;
             }
             finding.violated(
@@ -106,7 +146,7 @@ fn check_number(
     };
     let mut all = (0..history.processes.len() as u32).map(ProcessId).filter(may_hold);
     if let Some(holder) = all.find(|&it| history.trace.has_gap_of(it)) {
-        return finding.unjudged(Gap::FactsMissing { process: holder });
+        return finding.lacks_facts_of(holder, context);
     }
     finding.violated(
         [history.source(first.at)],
@@ -140,12 +180,12 @@ mod tests {
         run.lose_permanently(1);
         run.0.durable(2, first);
         let second = commit(&mut run, 2, &[2]);
-        let finding = check_alone(check, &run.0);
+        let finding = check_alone(&RULE, &run.0);
         assert!(finding.instances >= 2 && finding.violation_count() == 0, "{finding:?}");
         // From now on, the holder has to hold every part.
         let third = commit(&mut run, 3, &[]);
         run.0.durable(2, third);
-        assert!(second < third && check_alone(check, &run.0).violation_count() == 1);
+        assert!(second < third && check_alone(&RULE, &run.0).violation_count() == 1);
     }
 
     /// A task-based program whose processes keep one replica. p0 commits a checkpoint; `holders` store replicas of it
@@ -167,7 +207,7 @@ mod tests {
 
     #[test]
     fn task_based_programs_keep_as_many_replicas_as_requested() {
-        let wrong = |run: &TaskRun| check_alone(check, &run.0).wrong();
+        let wrong = |run: &TaskRun| check_alone(&RULE, &run.0).wrong::<Breach>();
         let too_few = |found| Breach::CommittedWithTooFewCopies {
             group: GroupId(0),
             position: position(0, 1),
@@ -188,7 +228,7 @@ mod tests {
         let found = |happens: fn(&mut TaskRun), processes| {
             let mut run = tasks(processes, &[], &[]);
             happens(&mut run);
-            check_alone(check, &run.0).violation_count()
+            check_alone(&RULE, &run.0).violation_count()
         };
         assert_eq!(found(|_| {}, 1), 0, "there is no other process");
         assert_eq!(found(|run| run.lose_permanently(1), 2), 0);
@@ -222,13 +262,13 @@ mod tests {
 
     #[test]
     fn a_commit_after_all_copies_is_allowed() {
-        let finding = check_alone(check, &run(Some(Span::ZERO)));
+        let finding = check_alone(&RULE, &run(Some(Span::ZERO)));
         assert_eq!((finding.instances, finding.violation_count()), (4, 0));
     }
 
     #[test]
     fn a_commit_without_a_copy_is_found() {
-        let finding = check_alone(check, &run(None));
+        let finding = check_alone(&RULE, &run(None));
         finds!(finding, Breach::CommittedBeforeDurable { owner: ProcessId(0), holder: ProcessId(1), .. });
         assert_eq!(finding.violation_count(), 1);
     }
@@ -236,15 +276,15 @@ mod tests {
     #[test]
     fn a_late_copy_is_found_by_a_common_clock() {
         let mut run = run(Some(Span(1)));
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
         run.context.common_clock = true;
-        assert_eq!(check_alone(check, &run).violation_count(), 1);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 1);
     }
 
     #[test]
     fn fewer_copies_than_requested_are_found() {
         let mut run = run(Some(Span::ZERO));
-        let check = |run: &Run| check_alone(check, run).wrong().into_iter().next();
+        let check = |run: &Run| check_alone(&RULE, run).wrong::<Breach>().into_iter().next();
         run.context.copies = Some(Copies { replicas: 1, kept_by: ReplicaHolders::OtherCluster });
         assert_eq!(check(&run), None);
         run.context.copies = Some(Copies { replicas: 2, kept_by: ReplicaHolders::OtherCluster });
@@ -266,16 +306,16 @@ mod tests {
         run.durable(1, run.image(0, 0, 1));
         run.durable(2, run.image(0, 0, 1));
         run.commit_all(0, &[0]);
-        assert_eq!(check_alone(check, &run).violation_count(), 1);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 1);
         run.durable(3, run.image(0, 0, 1));
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
     }
 
     #[test]
     fn a_holder_with_missing_facts_makes_it_unknown() {
         let mut run = run(None);
         run.lose_evidence(1);
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!(finding.violation_count(), 0);
         assert!(finding.open.is_some());
     }

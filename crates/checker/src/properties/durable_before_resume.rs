@@ -11,18 +11,66 @@
 
 use std::collections::BTreeMap;
 
-use faultline_core::{Claim, Fact, FactNo, ProcessId, Promise, Time};
+use faultline_core::{Claim, Fact, FactKind, FactNo, Life, Position, ProcessId, Promise, Time};
 
-use crate::finding::{Breach, DurableCopies, Findings, Gap};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
+use crate::properties::Rule;
 use faultline_history::{
-    CheckpointName, GroupId, History, Part, Point, RestoredBy, Rollback, Source, StoredCopy,
+    CheckpointName, Context, GroupId, History, Part, Point, RestoredBy, Rollback, Source, StoredCopy,
 };
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::DurableBeforeResume);
+/// The durable copies that a restored part had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DurableCopies {
+    None,
+    NoneAtOwner,
+    Only { found: usize, replicas: usize },
+}
+
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    ResumedBeforeDurable { group: GroupId, position: Position, owner: ProcessId, copies: DurableCopies },
+    ActedBeforeFirstCheckpoint { process: ProcessId, life: Life },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        match *self {
+            Breach::ResumedBeforeDurable { group: by, position, owner, copies } => {
+                let copies = match copies {
+                    DurableCopies::None => "not durable anywhere".to_owned(),
+                    DurableCopies::NoneAtOwner => "not durable at its owner".to_owned(),
+                    DurableCopies::Only { found, replicas } => {
+                        format!("durable at only {found} of {replicas} holders")
+                    }
+                };
+                format!(
+                    "{} resumed from checkpoint {position} although the part of {} was {copies}",
+                    names.group(by),
+                    names.process(owner)
+                )
+            }
+            Breach::ActedBeforeFirstCheckpoint { process: by, life } => {
+                format!("{life} of {} acted before it had committed a checkpoint", names.process(by))
+            }
+        }
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::Durable],
+    ..Rule::new(
+        Property::DurableBeforeResume,
+        "restored checkpoints were durable before processes resumed",
+        check,
+    )
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     if history.tasks.is_some() {
-        return finding; // a process restores an image that it finds in storage, so the image is durable
+        return; // a process restores an image that it finds in storage, so the image is durable
     }
     let beginnings = beginnings(history);
     for (number, group) in history.groups.numbered() {
@@ -31,18 +79,17 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             let Some(checkpoint) = group.checkpoints.get(&name) else { continue };
             let Some(recovery) = Recovery::of(history, rollback, &beginnings) else { continue };
             for (&owner, part) in group.members.iter().zip(&checkpoint.parts) {
-                recovery.check(number, owner, name, part, &mut finding);
+                recovery.check(number, owner, name, part, finding);
             }
         }
     }
     if history.context.promises.include(Promise::DurableRestore) {
-        check_beginnings(history, &mut finding);
+        check_beginnings(history, finding);
     } else {
         // The group may still hold the restored state in memory. This is a risk if another failure occurs, but not a
         // broken promise.
-        finding.not_promised();
+        finding.not_promised(history.context);
     }
-    finding
 }
 
 /// Checks that a process that is in its initial state commits a checkpoint before it acts.
@@ -126,7 +173,7 @@ impl<'a> Recovery<'a> {
         };
         let Some(missing) = missing else { return };
         if (0..history.processes.len() as u32).any(|it| history.trace.has_gap_of(ProcessId(it))) {
-            return finding.unjudged(Gap::FactsOfCopiesMissing);
+            return finding.lacks_facts("facts are missing that may show a durable copy");
         }
         finding.violated(
             [history.source(self.first.at)],
@@ -149,7 +196,6 @@ impl<'a> Recovery<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Remark;
     use crate::testing::{Run, check_alone};
     use faultline_core::Span;
     use faultline_trace::manifest::{Copies, ReplicaHolders};
@@ -175,7 +221,7 @@ mod tests {
     }
 
     fn wrong(run: &Run) -> Option<Breach> {
-        check_alone(check, run).wrong().into_iter().next()
+        check_alone(&RULE, run).wrong::<Breach>().into_iter().next()
     }
 
     #[test]
@@ -183,7 +229,7 @@ mod tests {
         let mut kept = run(&[Promise::DurableRestore], false);
         kept.restore(0, 1, Some((0, 1)));
         assert_eq!(wrong(&kept), None);
-        assert_eq!(check_alone(check, &kept).instances, 2, "the first checkpoint, and the restored one");
+        assert_eq!(check_alone(&RULE, &kept).instances, 2, "the first checkpoint, and the restored one");
         let mut lost = run(&[Promise::DurableRestore], true);
         lost.restore(0, 1, Some((0, 1)));
         let copies = DurableCopies::Only { found: 0, replicas: 1 };
@@ -284,12 +330,9 @@ mod tests {
             .for_each(|it| it.1 = faultline_core::Fact::Begun);
         run.kill(0, false);
         run.restore(0, 1, Some((0, 1)));
-        let finding = check_alone(check, &run);
-        let Remark::NotPromised(Breach::ResumedBeforeDurable { copies: DurableCopies::None, .. }) =
-            finding.remarks[0]
-        else {
-            panic!("{finding:?}")
-        };
+        let finding = check_alone(&RULE, &run);
+        let remark = &finding.remarks[0];
+        assert!(remark.starts_with("not promised: ") && remark.contains("not durable anywhere"), "{remark}");
         assert_eq!(finding.violation_count(), 0, "nothing was promised");
     }
 }

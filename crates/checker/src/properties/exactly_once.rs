@@ -1,12 +1,46 @@
 //! Exactly once: no state of a process, final or undone, contains two deliveries of one message; no two messages share
 //! an identity; and the deliveries in the final states include at most one message for each position in a channel.
 
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{History, Point, Points};
+use crate::properties::{Aspect, Rule};
+use faultline_core::{FactKind, MessageId};
+use faultline_history::{Context, History, Point, Points};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::ExactlyOnce);
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    SameIdentity { message: MessageId },
+    DeliveredTwice { message: MessageId },
+    DeliveredBoth { one: MessageId, other: MessageId },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        match *self {
+            Breach::SameIdentity { message: id } => {
+                format!("two messages have the identity {}", names.message(id))
+            }
+            Breach::DeliveredTwice { message: id } => {
+                format!("{} delivered {} twice", names.process(id.to), names.message(id))
+            }
+            Breach::DeliveredBoth { one, other } => format!(
+                "{} delivered both {} and {}, although one replaces the other",
+                names.process(one.to),
+                names.message(one),
+                names.message(other)
+            ),
+        }
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::Delivered],
+    aspects: &[Aspect::NeedsNoOtherFact],
+    ..Rule::new(Property::ExactlyOnce, "no message was delivered twice", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     let mut places = Vec::new();
     for (number, message) in (0u32..).zip(history.messages.iter()) {
         if message.sent().len() > 1
@@ -49,7 +83,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             Breach::DeliveredBoth { one: messages[0].id, other: messages[1].id },
         );
     }
-    finding
 }
 
 /// Returns two sends that should not share an identity: any two sends or, if re-execution repeats messages, two in one
@@ -76,11 +109,11 @@ mod tests {
         run.commit_all(1, &[1]);
         let id = run.send(0, 1);
         run.deliver(id);
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
         run.deliver(id);
         run.restore(1, 1, Some((0, 1)));
         run.deliver(id);
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (3, 1));
     }
 
@@ -92,7 +125,7 @@ mod tests {
         run.deliver(id);
         run.restore(1, 1, Some((0, 1)));
         run.deliver(id);
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
     }
 
     #[test]
@@ -103,7 +136,7 @@ mod tests {
         run.commit_all(1, &[1]);
         run.restore(1, 1, Some((0, 1)));
         run.deliver(id);
-        assert_eq!(check_alone(check, &run).violation_count(), 1);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 1);
     }
 
     #[test]
@@ -113,7 +146,7 @@ mod tests {
         run.send(0, 1);
         run.restore(0, 0, Some((0, 1)));
         run.send(0, 1);
-        finds!(check_alone(check, &run), Breach::SameIdentity { .. });
+        finds!(check_alone(&RULE, &run), Breach::SameIdentity { .. });
     }
 
     #[test]
@@ -123,9 +156,9 @@ mod tests {
         run.send(0, 1);
         run.restore(0, 0, Some((0, 1)));
         let again = run.send(0, 1);
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
         run.send_as(again);
-        finds!(check_alone(check, &run), Breach::SameIdentity { .. });
+        finds!(check_alone(&RULE, &run), Breach::SameIdentity { .. });
     }
 
     #[test]
@@ -137,6 +170,6 @@ mod tests {
         run.restore(0, 1, Some((0, 1)));
         let again = run.send(0, 1);
         run.deliver(again);
-        finds!(check_alone(check, &run), Breach::DeliveredBoth { .. });
+        finds!(check_alone(&RULE, &run), Breach::DeliveredBoth { .. });
     }
 }

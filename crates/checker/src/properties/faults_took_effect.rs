@@ -8,41 +8,57 @@
 use faultline_core::{Fault, FaultNo, Life, ProcessId};
 use faultline_history::History;
 
-use crate::finding::{Findings, Gap, Remark};
+use crate::finding::Findings;
 use crate::judgement::Property;
+use crate::properties::Rule;
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::FaultsTookEffect);
+pub(super) const RULE: Rule = Rule::new(Property::FaultsTookEffect, "the planned faults took effect", check);
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     let planned = history.context.planned_faults as u64;
     if planned > 0 && history.trace.supervisor().is_empty() {
-        finding.unjudged(Gap::SupervisorMissing);
-        return finding;
+        finding.lacks_facts("the supervisor's facts are missing");
+        return;
     }
     let supervision = &history.supervision;
     finding.instances = planned;
     for (no, reason) in &supervision.ineffective {
-        finding.remarks.push(Remark::WithoutEffect { fault: *no, reason: (*reason).to_owned() });
+        finding.remark(format!("{no} had no effect: {reason}"));
     }
     let injected = supervision.injected.iter().map(|(no, fault, ..)| (*no, *fault));
     let not_applied: Vec<FaultNo> = injected.filter(|it| !is_applied(history, *it)).map(|it| it.0).collect();
-    finding.remarks.extend(not_applied.iter().map(|&fault| Remark::NotApplied { fault }));
+    for no in &not_applied {
+        finding.remark(format!("{no} was injected, but no process reported that it took effect"));
+    }
     let injected = supervision.injected.len();
     let never = planned.saturating_sub((injected + supervision.ineffective.len()) as u64);
     let is_cut_short =
         history.context.outcome.is_none() || history.trace.has_gap(ProcessId::SUPERVISOR, Life(0));
     if never > 0 {
-        finding.remarks.push(match is_cut_short {
-            true => Remark::NotShown { open: never, planned },
-            false => Remark::NotDue { never, planned },
+        finding.remark(match is_cut_short {
+            true => format!("the record does not show what became of {never} of {planned} faults"),
+            false => format!("{never} of {planned} faults did not become due before the end of the run"),
         });
     }
     if planned > 0 && injected == not_applied.len() {
-        finding.unjudged(match is_cut_short && never > 0 {
-            true => Gap::FaultsNotShown { planned },
-            false => Gap::NoFaultTookEffect { planned },
-        });
+        match (is_cut_short && never > 0, planned) {
+            (true, 1) => {
+                finding.lacks_facts("the record does not show whether the only planned fault took effect");
+            }
+            (true, _) => finding.lacks_facts(format!(
+                "the record does not show whether any of the {planned} planned faults took effect"
+            )),
+            (false, _) => {
+                let reason = match planned {
+                    1 => "the only planned fault did not take effect".to_owned(),
+                    _ => format!("none of the {planned} planned faults took effect"),
+                };
+                let remedy =
+                    "plan a fault that is due before the end of the run, or let the application run longer";
+                finding.unjudged(reason, remedy);
+            }
+        }
     }
-    finding
 }
 
 /// Returns whether an injected fault was applied. In virtual time, a fault is applied when it is injected. Until a run
@@ -72,16 +88,16 @@ mod tests {
     #[test]
     fn a_plan_without_effect_is_unknown() {
         let mut run = Run::new(&[&[0]]);
-        assert_eq!(check_alone(check, &run).open, None, "there is no plan");
+        assert_eq!(check_alone(&RULE, &run).gap(), "", "there is no plan");
         run.context.planned_faults = 2;
         run.supervisor(Fact::Ineffective { no: FaultNo(0), reason: "it was late".into() });
-        let finding = check_alone(check, &run);
-        assert_eq!(finding.open, Some(Gap::NoFaultTookEffect { planned: 2 }));
+        let finding = check_alone(&RULE, &run);
+        assert!(finding.gap().starts_with("none of the 2 planned faults took effect; "), "{finding:?}");
         assert_eq!(
             finding.remarks,
             [
-                Remark::WithoutEffect { fault: FaultNo(0), reason: "it was late".to_owned() },
-                Remark::NotDue { never: 1, planned: 2 }
+                "fault 0 had no effect: it was late",
+                "1 of 2 faults did not become due before the end of the run"
             ]
         );
     }
@@ -92,9 +108,10 @@ mod tests {
         run.context.planned_faults = 2;
         run.supervisor(Fact::Begun);
         run.context.outcome = None;
-        let finding = check_alone(check, &run);
-        assert_eq!(finding.open, Some(Gap::FaultsNotShown { planned: 2 }));
-        assert_eq!(finding.remarks, [Remark::NotShown { open: 2, planned: 2 }]);
+        let finding = check_alone(&RULE, &run);
+        let expected = "the record does not show whether any of the 2 planned faults took effect; ";
+        assert!(finding.gap().starts_with(expected), "{finding:?}");
+        assert_eq!(finding.remarks, ["the record does not show what became of 2 of 2 faults"]);
     }
 
     #[test]
@@ -102,7 +119,7 @@ mod tests {
         let mut run = Run::new(&[&[0]]);
         run.context.planned_faults = 2;
         run.inject_crash(0);
-        assert_eq!(check_alone(check, &run).open, None);
+        assert_eq!(check_alone(&RULE, &run).gap(), "");
     }
 
     /// Judges a run on real processes whose only fault is a partition, with these times of its effects.
@@ -124,7 +141,7 @@ mod tests {
         };
         let on: Vec<Effect> = effects.iter().map(effect).collect();
         run.context.effects = vec![EffectEntry { no, due: Time(0), on }];
-        check_alone(check, &run)
+        check_alone(&RULE, &run)
     }
 
     #[test]
@@ -132,12 +149,13 @@ mod tests {
         let completed = Some(Outcome::Completed);
         for unseen in [&[][..], &[None]] {
             let finding = partitioned(completed.clone(), unseen);
-            assert_eq!(finding.open, Some(Gap::NoFaultTookEffect { planned: 1 }));
-            assert_eq!(finding.remarks, [Remark::NotApplied { fault: FaultNo(0) }]);
+            assert!(finding.gap().starts_with("the only planned fault did not take effect; "), "{finding:?}");
+            let expected = "fault 0 was injected, but no process reported that it took effect";
+            assert_eq!(finding.remarks, [expected]);
         }
         let finding = partitioned(completed, &[None, Some(Time(1))]);
-        assert_eq!((finding.open, finding.remarks), (None, vec![]));
+        assert_eq!((finding.gap(), finding.remarks.len()), (String::new(), 0));
         // The manifest states the effects only once the run has ended.
-        assert_eq!(partitioned(None, &[]).open, None);
+        assert_eq!(partitioned(None, &[]).gap(), "");
     }
 }

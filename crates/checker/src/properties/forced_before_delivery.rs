@@ -9,23 +9,63 @@
 
 use std::collections::BTreeMap;
 
-use faultline_core::{Claim, Position, ProcessId, Vectors};
+use faultline_core::{Claim, FactKind, MessageId, Position, ProcessId, Promise, Vectors};
 
-use crate::finding::{Breach, Findings, Gap};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{BetweenDelivery, GroupId, History, Point};
+use crate::properties::Rule;
+use faultline_history::{BetweenDelivery, Context, GroupId, History, Point};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::ForcedBeforeDelivery);
-    if !finding.property.is_judged(history.context) {
-        return finding;
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    PositionChanged { message: MessageId, first: Position, second: Position },
+    DeliveredBeforeCheckpoint { message: MessageId, sent_at: Position, from: GroupId, covered: Position },
+    NotCovered { message: MessageId, position: Position },
+    OtherPosition { message: MessageId, carried: Position, expected: Position },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        match *self {
+            Breach::PositionChanged { message: id, first, second } => {
+                format!("{} was first sent with position {first}, and later with {second}", names.message(id))
+            }
+            Breach::DeliveredBeforeCheckpoint { message: id, sent_at, from, covered } => format!(
+                "{} delivered {}, sent at position {sent_at}, after a checkpoint that covers {} only up to {covered}",
+                names.process(id.to),
+                names.message(id),
+                names.group(from)
+            ),
+            Breach::NotCovered { message: id, position } => format!(
+                "checkpoint {position} of {} contains the delivery of {}, which its vector does not cover",
+                names.process(id.to),
+                names.message(id)
+            ),
+            Breach::OtherPosition { message: id, carried, expected } => format!(
+                "{} carried position {carried}, although its sender was at {expected}",
+                names.message(id)
+            ),
+        }
     }
-    check_stamps(history, &mut finding);
-    check_positions(history, &mut finding);
+}
+
+pub(super) const RULE: Rule = Rule {
+    promise: Some(Promise::ForcedBeforeDelivery),
+    evidence: &[FactKind::Transmitted, FactKind::Delivered, FactKind::CheckpointCommitted],
+    ..Rule::new(
+        Property::ForcedBeforeDelivery,
+        "messages were delivered after the checkpoints that they forced",
+        check,
+    )
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
+    check_stamps(history, finding);
+    check_positions(history, finding);
     for delivery in &history.between {
-        check_delivery(history, delivery, &mut finding);
+        check_delivery(history, delivery, finding);
     }
-    finding
 }
 
 /// Checks that a re-sent message carries its original position.
@@ -68,7 +108,9 @@ fn check_positions(history: &History<'_>, finding: &mut Findings) {
 fn check_delivery(history: &History<'_>, delivery: &BetweenDelivery<'_>, finding: &mut Findings) {
     let message = history.messages.get(delivery.message);
     let (Some((stamp, stamped)), Some(vectors)) = (message.stamp(), delivery.vectors) else {
-        finding.unjudged(Gap::ForcedUnknown { message: message.id });
+        let (id, names) = (message.id, history.context);
+        let forced = format!("{} forced at {}", names.message(id), names.process(id.to));
+        finding.lacks_facts(format!("the checkpoint that {forced} is unknown"));
         return;
     };
     let Some(group) = history.group_of(message.id.from) else { return };
@@ -123,9 +165,9 @@ mod tests {
 
     #[test]
     fn a_delivery_on_an_older_checkpoint_is_found() {
-        let finding = check_alone(check, &run(position(0, 1)));
+        let finding = check_alone(&RULE, &run(position(0, 1)));
         assert_eq!((finding.instances, finding.violation_count()), (1, 0));
-        let finding = check_alone(check, &run(position(0, 0)));
+        let finding = check_alone(&RULE, &run(position(0, 0)));
         assert_eq!((finding.instances, finding.violation_count()), (1, 1));
     }
 
@@ -134,10 +176,10 @@ mod tests {
         let ddv = [position(0, 1), position(0, 2)];
         let mut good = run(position(0, 1));
         good.commit_with(1, &[1], &ddv, &[(0, position(0, 1))]);
-        assert_eq!(check_alone(check, &good).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &good).violation_count(), 0);
         let mut bad = run(position(0, 1));
         bad.commit_with(1, &[1], &ddv, &[]);
-        finds!(check_alone(check, &bad), Breach::NotCovered { .. });
+        finds!(check_alone(&RULE, &bad), Breach::NotCovered { .. });
     }
 
     #[test]
@@ -145,9 +187,9 @@ mod tests {
         let mut run = run(position(0, 1));
         let id = run.message(0, 1, 0, 0);
         run.transmit(id, position(0, 1));
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
         run.transmit(id, position(0, 2));
-        assert_eq!(check_alone(check, &run).violation_count(), 1);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 1);
     }
 
     #[test]
@@ -157,7 +199,7 @@ mod tests {
             run.commit_all(0, &[0]);
             let id = run.send(0, 1);
             run.transmit(id, other);
-            finds!(check_alone(check, &run), Breach::OtherPosition { .. });
+            finds!(check_alone(&RULE, &run), Breach::OtherPosition { .. });
         }
     }
 
@@ -167,14 +209,14 @@ mod tests {
         let id = run.message(0, 1, 0, 0);
         run.restore(1, 1, Some((0, 1)));
         run.deliver(id);
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
-        assert_eq!(check_alone(check, &run).instances, 2);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).instances, 2);
     }
 
     #[test]
     fn a_protocol_that_forces_nothing_is_not_judged() {
         let mut run = run(position(0, 0));
         run.withdraw(faultline_core::Promise::ForcedBeforeDelivery);
-        assert_eq!(check_alone(check, &run).instances, 0);
+        assert_eq!(check_alone(&RULE, &run).instances, 0);
     }
 }

@@ -5,17 +5,37 @@
 //!
 //! A message that forced a checkpoint may be undone before its delivery. Such a checkpoint still had a reason.
 
-use faultline_core::{Claim, Vectors};
+use faultline_core::{Claim, FactKind, Position, Promise, Vectors};
 
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{GroupId, History, Point};
+use crate::properties::{Aspect, Rule};
+use faultline_history::{Context, GroupId, History, Point};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::ForcedByNews);
-    if !finding.property.is_judged(history.context) {
-        return finding;
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    ForcedWithoutNews { group: GroupId, position: Position },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        let Breach::ForcedWithoutNews { group, position } = *self;
+        format!(
+            "checkpoint {position} of {} was forced, although no message carried a new position",
+            names.group(group)
+        )
     }
+}
+
+pub(super) const RULE: Rule = Rule {
+    promise: Some(Promise::ForcedByNews),
+    evidence: &[FactKind::Transmitted, FactKind::CheckpointCommitted],
+    aspects: &[Aspect::Economy],
+    ..Rule::new(Property::ForcedByNews, "every forced checkpoint followed a new dependency", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     // The vectors in force, and the claim that states them.
     let mut before: Option<(Point, &Vectors)> = None;
     for claimed in &history.claims {
@@ -39,7 +59,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         }
         before = Some((claimed.at, vectors));
     }
-    finding
 }
 
 /// Returns whether the entry for any group other than `own` is greater than before.
@@ -84,10 +103,10 @@ mod tests {
     fn a_forced_checkpoint_raises_an_entry_of_another_cluster() {
         let mut run = run();
         force(&mut run, [position(0, 2), position(0, 2)]);
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0));
         force(&mut run, [position(0, 3), position(0, 2)]);
-        finds!(check_alone(check, &run), Breach::ForcedWithoutNews { .. });
+        finds!(check_alone(&RULE, &run), Breach::ForcedWithoutNews { .. });
     }
 
     #[test]
@@ -96,7 +115,7 @@ mod tests {
         let id = run.message(1, 0, 0, 0);
         run.claim(0, Claim::Forcing { id });
         force(&mut run, [position(0, 2), position(0, 1)]);
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0));
     }
 
@@ -104,8 +123,8 @@ mod tests {
     fn a_protocol_that_does_not_promise_it_is_not_judged() {
         let mut run = run();
         force(&mut run, [position(0, 2), position(0, 1)]);
-        assert_eq!(check_alone(check, &run).violation_count(), 1);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 1);
         run.withdraw(Promise::ForcedByNews);
-        assert_eq!(check_alone(check, &run).instances, 0);
+        assert_eq!(check_alone(&RULE, &run).instances, 0);
     }
 }

@@ -4,16 +4,44 @@
 
 use std::collections::BTreeSet;
 
-use faultline_core::{Claim, Fact, FactNo, TheftStep};
+use faultline_core::{Claim, Fact, FactKind, FactNo, Life, ProcessId, Promise, TheftStep};
 
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{History, Source};
+use crate::properties::Rule;
+use crate::words::count;
+use faultline_history::{Context, History, Source};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::ForcedPerTheft);
-    if !finding.property.is_judged(history.context) || history.tasks.is_none() {
-        return finding;
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    ForcedTooOften { process: ProcessId, life: Life, forced: u64, allowed: u64 },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        let Breach::ForcedTooOften { process: by, life, forced, allowed } = *self;
+        format!(
+            "{life} of {} took {}, but its thefts, its recovery and the end of the program force at most {allowed}",
+            names.process(by),
+            count(forced, "forced checkpoint")
+        )
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    promise: Some(Promise::ForcedByThefts),
+    evidence: &[FactKind::Lent, FactKind::CheckpointCommitted],
+    ..Rule::new(
+        Property::ForcedPerTheft,
+        "only thefts, recoveries and the program's end forced checkpoints",
+        check,
+    )
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
+    if history.tasks.is_none() {
+        return;
     }
     for (&(process, life), stream) in &history.trace.streams {
         let mut allowed = 1;
@@ -48,7 +76,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             finding.violated([source], Breach::ForcedTooOften { process, life, forced, allowed });
         }
     }
-    finding
 }
 
 #[cfg(test)]
@@ -68,11 +95,11 @@ mod tests {
         run.commit(0, 1, true);
         run.commit(0, 2, true);
         run.commit(0, 3, false);
-        assert_eq!(check_alone(check, &run.0).violation_count(), 0, "one theft, and the end of the program");
+        assert_eq!(check_alone(&RULE, &run.0).violation_count(), 0, "one theft, and the end of the program");
         run.commit(0, 4, true);
-        let finding = check_alone(check, &run.0);
+        let finding = check_alone(&RULE, &run.0);
         finds!(finding, Breach::ForcedTooOften { forced: 3, .. });
         run.0.withdraw(Promise::ForcedByThefts);
-        assert_eq!(check_alone(check, &run.0).instances, 0);
+        assert_eq!(check_alone(&RULE, &run.0).instances, 0);
     }
 }

@@ -6,8 +6,16 @@ use std::collections::BTreeMap;
 use faultline_core::fault::Outcome;
 use faultline_core::{Claim, Fact, Incarnation, Position, Sn, Span, Time, Vectors};
 
-use crate::finding::Garbage;
 use faultline_history::{Checkpoint, CheckpointName, Claimed, Group, GroupId, History};
+
+/// The reason why no recovery can need a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Garbage {
+    /// A rollback undid the checkpoint.
+    Undone,
+    /// Every checkpoint that a recovery could restore is newer.
+    Older,
+}
 
 /// The time that a collection may take, in addition to the delay of the links.
 const LEAST: Span = Span::from_secs(1);

@@ -6,17 +6,24 @@ use faultline_core::fault::Change;
 use faultline_core::{ClusterId, Fault, Span, Time};
 use faultline_trace::manifest::LinkEntry;
 
-use crate::finding::{Findings, Gap, LinkDelay, Remark};
+use crate::finding::Findings;
 use crate::judgement::Property;
+use crate::properties::{Aspect, Rule};
+use crate::words::{self, idle_machine};
 use faultline_history::History;
 
 /// If a changed link was in force without a disturbance for longer than this and the time of a round trip, it must have
 /// been measured: at least the echoes during the run, one every 200 ms, are then enough.
 const MEASURED_WITHIN: Span = Span::from_secs(10);
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::LinksAsRequested);
+pub(super) const RULE: Rule = Rule {
+    aspects: &[Aspect::NeedsNoOtherFact, Aspect::NeverImported],
+    ..Rule::new(Property::LinksAsRequested, "every link had the requested delay", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     let context = history.context;
+    let name = |it: &LinkEntry| words::link(it.from, it.to, context);
     // Only the first reason is reported.
     let mut links: Vec<_> = context.links.iter().collect();
     links
@@ -25,36 +32,33 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         let (Some(as_requested), Some(measured)) = (link.as_requested(), link.measured) else { continue };
         finding.instances += 1;
         if !as_requested {
-            finding.unjudged(Gap::LinkLatency {
-                from: link.from,
-                to: link.to,
-                measured: measured.latency,
-                asked: link.requested.latency,
-            });
+            let (name, asked) = (name(link), link.requested.latency);
+            let reason = format!("{name} has a latency of {} instead of {asked}", measured.latency);
+            finding.unjudged(reason, idle_machine(context));
         }
     }
     let mut observed: Vec<_> =
         context.links.iter().filter_map(|it| Some((it.percent_outside()?, it))).collect();
     observed.sort_by_key(|&(percent, _)| Reverse(percent));
     if let Some((percent @ 1.., link)) = observed.first().copied() {
-        let delay = LinkDelay {
-            from: link.from,
-            to: link.to,
-            percent,
-            tolerance: link.tolerance_observed(),
-            mean: link.observed.map_or(link.requested.latency, |it| it.mean),
-            asked: link.requested.latency,
-        };
+        let (tolerance, asked) = (link.tolerance_observed(), link.requested.latency);
+        let mean = link.observed.map_or(asked, |it| it.mean);
+        let text = format!(
+            "for {percent} % of the echoes during the run, the delay of {} was off by more than {tolerance}: {mean} \
+             on average instead of {asked}",
+            name(link)
+        );
         match percent > LinkEntry::MOST_PERCENT_OUTSIDE {
-            true => finding.unjudged(Gap::LinkDelay(delay)),
-            false => finding.remarks.push(Remark::LinkDelay(delay)),
+            true => finding.unjudged(text, idle_machine(context)),
+            false => finding.remark(text),
         }
     }
     for (index, link) in context.links.iter().enumerate() {
         let Some(since) = link.since.filter(|_| is_unmeasured(history, index)) else { continue };
-        finding.unjudged(Gap::LinkNotMeasured { from: link.from, to: link.to, since });
+        let since = since.as_secs_f64();
+        let reason = format!("{} was not measured after its change at {since:.2} s", name(link));
+        finding.unjudged(reason, idle_machine(context));
     }
-    finding
 }
 
 /// Returns whether a changed link was not measured, although there was enough time. The record of a run that was cut
@@ -160,27 +164,22 @@ mod tests {
             since: None,
         };
         run.context.links = vec![link(0)];
-        let finding = check_alone(check, &run);
-        assert_eq!((&finding.open, finding.remarks.len()), (&None, 0));
+        let finding = check_alone(&RULE, &run);
+        assert_eq!((finding.gap(), finding.remarks.len()), (String::new(), 0));
         run.context.links = vec![link(0), link(10)];
-        let finding = check_alone(check, &run);
-        assert_eq!(finding.open, None);
-        assert!(
-            matches!(finding.remarks[..], [Remark::LinkDelay(LinkDelay { percent: 20, .. })]),
-            "{finding:?}"
-        );
+        let finding = check_alone(&RULE, &run);
+        assert_eq!(finding.gap(), "");
+        assert!(finding.remarks[0].starts_with("for 20 % of the echoes during the run, "), "{finding:?}");
         run.context.links.push(link(11));
-        let open = check_alone(check, &run).open.unwrap();
-        let Gap::LinkDelay(delay) = open else { panic!("{open:?}") };
-        assert_eq!(
-            (delay.percent, delay.mean, delay.asked),
-            (22, Span::from_millis(14), Span::from_millis(5))
-        );
+        let open = check_alone(&RULE, &run).gap();
+        let expected = "14.0 ms on average instead of 5.00 ms; the machine was busy: repeat the run on an idle one, or use \
+                        `--backend simulate`";
+        assert!(open.starts_with("for 22 % of the echoes") && open.ends_with(expected), "{open}");
         run.context.links = vec![LinkEntry {
             observed: Some(LinkObserved { echoes: 19, outside: 19, mean: Span::ZERO }),
             ..link(0)
         }];
-        assert_eq!(check_alone(check, &run).open, None, "too few to tell");
+        assert_eq!(check_alone(&RULE, &run).gap(), "", "too few to tell");
     }
 
     /// A run of two clusters with two processes each, in which the link between the clusters changed after 20 s.
@@ -212,11 +211,9 @@ mod tests {
         }
 
         fn is_open(&self) -> bool {
-            match check_alone(check, &self.0).open {
-                None => false,
-                Some(Gap::LinkNotMeasured { .. }) => true,
-                Some(open) => panic!("{open:?}"),
-            }
+            let open = check_alone(&RULE, &self.0).gap();
+            assert!(open.is_empty() || open.contains(" was not measured after its change at "), "{open}");
+            !open.is_empty()
         }
     }
 
@@ -320,7 +317,7 @@ mod tests {
                 observed: Some(LinkObserved { echoes, outside, mean: Span::from_millis(14) }),
                 since: None,
             }];
-            let finding = check_alone(check, &run);
+            let finding = check_alone(&RULE, &run);
             (finding.open.is_some(), finding.remarks.len())
         };
         assert_eq!(found(24, 5), (true, 0), "20.83 % is more than 20 %");
@@ -347,16 +344,13 @@ mod tests {
         };
         let mut run = Run::new(&[&[0]]);
         run.context.links = vec![link(Span::from_millis(8)), link(Span::from_micros(8_300))];
-        assert_eq!(check_alone(check, &run).open, None);
+        assert_eq!(check_alone(&RULE, &run).gap(), "");
         run.context.links.push(link(Span::from_millis(9)));
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!(finding.instances, 3);
-        let measured = |open: Option<Gap>| match open {
-            Some(Gap::LinkLatency { measured, .. }) => measured,
-            open => panic!("{open:?}"),
-        };
-        assert_eq!(measured(finding.open), Span::from_millis(9));
+        assert!(finding.gap().contains(" has a latency of 9.00 ms instead of "), "{finding:?}");
         run.context.links.push(link(Span::from_millis(90)));
-        assert_eq!(measured(check_alone(check, &run).open), Span::from_millis(90));
+        let finding = check_alone(&RULE, &run);
+        assert!(finding.gap().contains(" has a latency of 90.0 ms instead of "), "{finding:?}");
     }
 }

@@ -5,18 +5,39 @@
 
 use std::collections::BTreeMap;
 
-use faultline_core::ProcessId;
+use faultline_core::{FactKind, ProcessId, Promise};
 
 use super::collected::Collected;
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{History, Point};
+use crate::properties::Rule;
+use crate::words::count;
+use faultline_history::{Context, History, Point};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::LogKept);
-    if !finding.property.is_judged(history.context) {
-        return finding;
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    CollectedLog { process: ProcessId, collected: u64, contained: u64 },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        let Breach::CollectedLog { process: by, collected, contained } = *self;
+        format!(
+            "{} had collected {}, but checkpoints of the receivers contain only {contained}",
+            names.process(by),
+            count(collected, "logged message")
+        )
     }
+}
+
+pub(super) const RULE: Rule = Rule {
+    promise: Some(Promise::LogKept),
+    evidence: &[FactKind::Collected],
+    ..Rule::new(Property::LogKept, "no logged message was collected too early", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     let held = held_in_checkpoints(history);
     for (at, log, sum) in Collected::of(history).claims() {
         finding.instances += u64::from(log > 0);
@@ -29,7 +50,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             );
         }
     }
-    finding
 }
 
 /// Counts, by sender, the messages to other clusters that are contained in a committed or restored
@@ -73,7 +93,7 @@ mod tests {
     fn a_message_in_a_checkpoint_may_be_collected() {
         let mut run = run();
         collects(&mut run, 0, 1);
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{finding:?}");
     }
 
@@ -81,7 +101,7 @@ mod tests {
     fn a_message_that_was_only_delivered_must_be_kept() {
         let mut run = run();
         collects(&mut run, 0, 2);
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         finds!(finding, Breach::CollectedLog { contained: 1, .. });
     }
 
@@ -92,7 +112,7 @@ mod tests {
         run.kill(0, false);
         run.restore(0, 1, Some((0, 1)));
         collects(&mut run, 0, 1);
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (2, 0), "{finding:?}");
     }
 
@@ -100,8 +120,8 @@ mod tests {
     fn a_protocol_that_keeps_no_log_is_not_judged() {
         let mut run = run();
         collects(&mut run, 0, 2);
-        assert_eq!(check_alone(check, &run).violation_count(), 1);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 1);
         run.withdraw(Promise::LogKept);
-        assert_eq!(check_alone(check, &run).instances, 0);
+        assert_eq!(check_alone(&RULE, &run).instances, 0);
     }
 }

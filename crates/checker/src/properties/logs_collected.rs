@@ -11,23 +11,49 @@
 
 use std::collections::BTreeMap;
 
-use faultline_core::{Claim, ProcessId, Time};
+use faultline_core::{Claim, FactKind, ProcessId, Time};
 
 use super::collected::Collected;
 use super::line::{RecoveryLine, due_since};
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{Ending, History, Point};
+use crate::properties::{Aspect, Rule};
+use crate::words::count;
+use faultline_history::{Context, Ending, History, Point};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::LogsCollected);
-    let Some(since) = due_since(history) else { return finding };
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    LogNotRemoved { process: ProcessId, removed: u64, due: u64, since: Time },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        let Breach::LogNotRemoved { process: of, removed, due, since } = *self;
+        format!(
+            "by the end, {} had removed only {} from its log, although no recovery after {:.2} s could need {due} \
+                 of its messages",
+            names.process(of),
+            count(removed, "message"),
+            since.as_secs_f64()
+        )
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::Collected],
+    aspects: &[Aspect::Economy],
+    ..Rule::new(Property::LogsCollected, "logged messages that no recovery can need were removed", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
+    let Some(since) = due_since(history) else { return };
     let collects = last_collections(history);
     // A process removes nothing after its last collection. The instant is therefore moved back by the time from the
     // earliest last collection of any process to the end of the run.
-    let Some(earliest) = collects.values().map(|(_, time)| *time).min() else { return finding };
+    let Some(earliest) = collects.values().map(|(_, time)| *time).min() else { return };
     let window = history.context.end.since(since);
-    let Some(since) = earliest.0.checked_sub(window.0).map(|it| Time(it).min(since)) else { return finding };
+    let Some(since) = earliest.0.checked_sub(window.0).map(|it| Time(it).min(since)) else { return };
     let line = RecoveryLine::at(history, since);
     let collected = Collected::of(history);
     let due = due(history, &line);
@@ -39,7 +65,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             finding.violated([history.source(at)], Breach::LogNotRemoved { process, removed, due, since });
         }
     }
-    finding
 }
 
 /// Returns, for each process, its last claim that it collected garbage, and the time of that claim.
@@ -100,12 +125,12 @@ mod tests {
 
     #[test]
     fn a_message_before_the_line_must_have_been_removed() {
-        finds!(check_alone(check, &run(0)), Breach::LogNotRemoved { removed: 0, due: 1, .. });
+        finds!(check_alone(&RULE, &run(0)), Breach::LogNotRemoved { removed: 0, due: 1, .. });
     }
 
     #[test]
     fn a_message_after_the_line_may_be_kept() {
-        let finding = check_alone(check, &run(1));
+        let finding = check_alone(&RULE, &run(1));
         assert_eq!((finding.instances, finding.violation_count()), (1, 0));
     }
 
@@ -117,6 +142,6 @@ mod tests {
         run.context.end = Time::ZERO + Span::from_secs(120);
         run.wait(Span::from_secs(60));
         run.claim(0, Claim::Collected { round: 2, below: Sn(2), kept: 1, log: 0 });
-        finds!(check_alone(check, &run), Breach::LogNotRemoved { removed: 0, due: 1, .. });
+        finds!(check_alone(&RULE, &run), Breach::LogNotRemoved { removed: 0, due: 1, .. });
     }
 }

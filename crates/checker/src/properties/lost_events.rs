@@ -8,18 +8,47 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::{Fact, FactNo, ImageName, Life, ProcessId, Span, Time};
+use faultline_core::{Fact, FactNo, ImageName, Life, Position, ProcessId, Span, Time};
 use faultline_trace::Stream;
 
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::properties::bounded_loss::{lives_before, since_restored};
-use faultline_history::{History, Source};
+use faultline_history::{Context, History, Source};
 
 /// The time that a holder's answer may take beyond the delay of the slowest link. No fact states when it arrives, and
 /// packets may be lost and sent again, or delayed by the simulator. With real processes, timers may be late.
 const SLACK: Span = Span::from_secs(1);
 
-pub(super) fn check(history: &History<'_>, mut finding: Findings) -> Findings {
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    LogNotRestored { process: ProcessId, since: Position },
+    LogNotAbsorbed { by: ProcessId, of: ProcessId, since: Position },
+    EventNotWritten { process: ProcessId, waited: Span },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        match *self {
+            Breach::LogNotRestored { process: by, since } => format!(
+                "{} did not restore its whole log since checkpoint {since}, although the log was durable",
+                names.process(by)
+            ),
+            Breach::LogNotAbsorbed { by, of, since } => format!(
+                "{} did not absorb the whole log of {} since checkpoint {since}, although the log was durable",
+                names.process(by),
+                names.process(of)
+            ),
+            Breach::EventNotWritten { process: by, waited } => format!(
+                "{} ran a task whose event it had still not written {waited} later, although none of its writes took that \
+                 long",
+                names.process(by)
+            ),
+        }
+    }
+}
+
+pub(super) fn check(history: &History<'_>, finding: &mut Findings) {
     let durable = durable(history);
     let all = history.groups.iter().flat_map(|it| it.rollbacks.values()).flat_map(|it| it.restores());
     for at in all.map(|it| history.source(it.at)) {
@@ -41,7 +70,7 @@ pub(super) fn check(history: &History<'_>, mut finding: Findings) -> Findings {
         if let Some(newest) = newest(&images).filter(|it| restored_name(history, at) < Some(*it)) {
             finding.violated([at], Breach::LogNotRestored { process, since: newest.position() });
         }
-        check_delays(process, &lives, &images, &mut finding);
+        check_delays(process, &lives, &images, finding);
     }
     let gone = history.supervision.gone(&history.context.clusters);
     for absorption in history.tasks.iter().flat_map(|it| &it.absorptions) {
@@ -52,7 +81,7 @@ pub(super) fn check(history: &History<'_>, mut finding: Findings) -> Findings {
         }
         finding.instances += 1;
         let mut images = written(history, &durable, of, &lives);
-        check_delays(of, &lives, &images, &mut finding);
+        check_delays(of, &lives, &images, finding);
         let end = history.supervision.end_of_life(at.process, at.life);
         let is_left = |it: &Stored| {
             !gone.contains(&it.holder) && !history.supervision.may_have_lost(it.holder, it.life, end)
@@ -66,7 +95,6 @@ pub(super) fn check(history: &History<'_>, mut finding: Findings) -> Findings {
             finding.violated([at], Breach::LogNotAbsorbed { by: at.process, of, since: newest.position() });
         }
     }
-    finding
 }
 
 /// An image in stable storage.
@@ -239,9 +267,9 @@ mod tests {
         run.ran(0, TaskId::MAIN.child(0), 0);
         run.0.kill(0, false);
         run.restore(0, Some(images[restored]));
-        let finding = check_alone(super::super::bounded_loss::check, &run.0);
+        let finding = check_alone(&super::super::bounded_loss::RULE, &run.0);
         assert_eq!(finding.instances, 1);
-        finding.wrong()
+        finding.wrong::<Breach>()
     }
 
     #[test]
@@ -274,9 +302,9 @@ mod tests {
         run.ran(0, TaskId::MAIN.child(0), 0);
         run.lose_permanently(0);
         run.absorb(1, 0, absorbed.map(|it| images[it]));
-        let finding = check_alone(super::super::bounded_loss::check, &run.0);
+        let finding = check_alone(&super::super::bounded_loss::RULE, &run.0);
         assert_eq!(finding.instances, 1);
-        finding.wrong()
+        finding.wrong::<Breach>()
     }
 
     #[test]
@@ -321,9 +349,9 @@ mod tests {
             run.lose_permanently(0);
             run.absorb(1, 0, Some(images[restored]));
         }
-        let finding = check_alone(super::super::bounded_loss::check, &run.0);
+        let finding = check_alone(&super::super::bounded_loss::RULE, &run.0);
         assert_eq!(finding.instances, 1);
-        finding.wrong()
+        finding.wrong::<Breach>()
     }
 
     #[test]
@@ -357,7 +385,7 @@ mod tests {
         run.restore(0, Some(images[2]));
         run.lose_permanently(0);
         run.absorb(1, 0, Some(images[2]));
-        let wrong = check_alone(super::super::bounded_loss::check, &run.0).wrong();
+        let wrong = check_alone(&super::super::bounded_loss::RULE, &run.0).wrong::<Breach>();
         assert!(matches!(wrong[..], [Breach::EventNotWritten { .. }]), "{wrong:?}");
     }
 }

@@ -11,12 +11,12 @@
 
 use std::collections::BTreeMap;
 
-use faultline_core::{Claim, ClusterId, Fact, FactKind, FactNo, Position, ProcessId, Time};
+use faultline_core::{Claim, ClusterId, Fact, FactKind, FactNo, Position, ProcessId, Span, Time};
 use faultline_trace::Stream;
 use faultline_trace::manifest::Bounds;
 
-use crate::finding::{Breach, Findings};
-use faultline_history::{History, LifeEnd, Planned, Source};
+use crate::finding::{Findings, Worded};
+use faultline_history::{Context, History, LifeEnd, Planned, Source};
 
 /// A request for a checkpoint.
 struct Request {
@@ -25,19 +25,30 @@ struct Request {
     position: Position,
 }
 
-pub(super) fn check(
-    history: &History<'_>,
-    planned: &Planned,
-    bounds: &Bounds,
-    mut finding: Findings,
-) -> Findings {
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    NextCheckpointLate { process: ProcessId, waited: Span, allowed: Span },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        let Breach::NextCheckpointLate { process: by, waited, allowed } = *self;
+        format!(
+            "{} requested no checkpoint for {waited}, although the next one was due after {allowed}",
+            names.process(by)
+        )
+    }
+}
+
+pub(super) fn check(history: &History<'_>, planned: &Planned, bounds: &Bounds, finding: &mut Findings) {
     let context = history.context;
     let tau = bounds.checkpoint_every.iter().flatten().min().copied();
-    let (Some(tau), Some(delivered_within)) = (tau, bounds.delivered_within) else { return finding };
+    let (Some(tau), Some(delivered_within)) = (tau, bounds.delivered_within) else { return };
     // A coordinator that is halted so that a fault can be injected requests no checkpoint.
     let halts = [FactKind::CheckpointRequested, FactKind::CheckpointMessage, FactKind::Released];
     if !context.common_clock || halts.iter().any(|it| context.halting.contains(it)) {
-        return finding;
+        return;
     }
     let result = history.results.iter().map(|it| history.time(it.0)).min();
     for (&(process, life), stream) in &history.trace.streams {
@@ -70,7 +81,6 @@ pub(super) fn check(
             }
         }
     }
-    finding
 }
 
 /// Returns the requests for checkpoints in one life, in order.
@@ -183,8 +193,8 @@ mod tests {
     }
 
     fn found(run: &Partitions) -> (u64, Vec<Breach>) {
-        let finding = check_alone(super::super::bounded_loss::check, &run.0);
-        (finding.instances, finding.wrong())
+        let finding = check_alone(&super::super::bounded_loss::RULE, &run.0);
+        (finding.instances, finding.wrong::<Breach>())
     }
 
     #[test]

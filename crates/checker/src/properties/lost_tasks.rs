@@ -12,11 +12,38 @@ use faultline_core::{Claim, Fact, FactNo, Life, Position, ProcessId, Span};
 use faultline_trace::Stream;
 use faultline_trace::manifest::Bounds;
 
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::properties::bounded_loss::{SLACK, lives_before, since_restored};
-use faultline_history::{CheckpointName, Group, History, Source, StoredCopy};
+use faultline_history::{CheckpointName, Context, Group, History, Source, StoredCopy};
 
-pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Findings) -> Findings {
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    ProcessCheckpointOverdue { process: ProcessId, waited: Span, every: Span },
+    NewestNotRestored { process: ProcessId, newest: Position },
+    NewestNotAbsorbed { by: ProcessId, of: ProcessId, newest: Position },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        match *self {
+            Breach::ProcessCheckpointOverdue { process: by, waited, every } => format!(
+                "{} had taken no checkpoint for {waited} when it failed, although it should take one every {every}",
+                names.process(by)
+            ),
+            Breach::NewestNotRestored { process: by, newest } => {
+                format!("{} did not restore checkpoint {newest}, the newest durable one", names.process(by))
+            }
+            Breach::NewestNotAbsorbed { by, of, newest } => format!(
+                "{} did not absorb checkpoint {newest} of {}, the newest durable one",
+                names.process(by),
+                names.process(of)
+            ),
+        }
+    }
+}
+
+pub(super) fn check(history: &History<'_>, bounds: &Bounds, finding: &mut Findings) {
     let slack = if history.context.common_clock { Span(1) } else { SLACK };
     let clusters = &history.context.clusters;
     let gone = history.supervision.gone(clusters);
@@ -39,7 +66,7 @@ pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Finding
             if let Some(newest) = passed_over(history, group, position, earlier, at, &gone) {
                 finding.violated([at], Breach::NewestNotRestored { process, newest });
             }
-            check_delays(history, process, &lives, (tau, slack), &mut finding);
+            check_delays(history, process, &lives, (tau, slack), finding);
         }
     }
     for absorption in history.tasks.iter().flat_map(|it| &it.absorptions) {
@@ -52,9 +79,8 @@ pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Finding
             finding.violated([at], Breach::NewestNotAbsorbed { by: at.process, of, newest });
         }
         let lives = lives_before(history, of, Life(u32::MAX));
-        check_delays(history, of, &lives, (tau, slack), &mut finding);
+        check_delays(history, of, &lives, (tau, slack), finding);
     }
-    finding
 }
 
 /// Returns the newest of the `eligible` checkpoints that have a copy, at the process or at a holder, that
@@ -163,9 +189,9 @@ mod tests {
         run.ran(0, TaskId::MAIN.child(0), 0);
         run.0.kill(0, false);
         run.restore(0, Some(saved[restored]));
-        let finding = check_alone(super::super::bounded_loss::check, &run.0);
+        let finding = check_alone(&super::super::bounded_loss::RULE, &run.0);
         assert_eq!(finding.instances, 1);
-        finding.wrong()
+        finding.wrong::<Breach>()
     }
 
     /// Returns bounds that require a checkpoint of each cluster every 100 ms.
@@ -200,7 +226,7 @@ mod tests {
             run.ran(0, TaskId::MAIN.child(0), 0);
             run.0.kill(0, false);
             run.restore(0, Some(saved));
-            check_alone(super::super::bounded_loss::check, &run.0).wrong()
+            check_alone(&super::super::bounded_loss::RULE, &run.0).wrong::<Breach>()
         };
         let wrong = violations(&[]);
         assert!(matches!(wrong[..], [Breach::ProcessCheckpointOverdue { .. }]), "{wrong:?}");
@@ -230,7 +256,7 @@ mod tests {
             run.0.kill(1, true);
         }
         run.restore(0, Some([first, second][restored]));
-        check_alone(super::super::bounded_loss::check, &run.0).wrong()
+        check_alone(&super::super::bounded_loss::RULE, &run.0).wrong::<Breach>()
     }
 
     #[test]
@@ -262,9 +288,9 @@ mod tests {
             run.0.kill(2, true);
         }
         run.absorb(1, 0, absorbed.map(|it| saved[it]));
-        let finding = check_alone(super::super::bounded_loss::check, &run.0);
+        let finding = check_alone(&super::super::bounded_loss::RULE, &run.0);
         assert_eq!(finding.instances, 1);
-        finding.wrong()
+        finding.wrong::<Breach>()
     }
 
     #[test]
@@ -308,7 +334,7 @@ mod tests {
                 run.lose_permanently(0);
                 run.absorb(1, 0, Some(saved));
             }
-            let wrong = check_alone(super::super::bounded_loss::check, &run.0).wrong();
+            let wrong = check_alone(&super::super::bounded_loss::RULE, &run.0).wrong::<Breach>();
             assert!(matches!(wrong[..], [Breach::ProcessCheckpointOverdue { .. }]), "{returns}: {wrong:?}");
         }
     }

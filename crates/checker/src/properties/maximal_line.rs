@@ -13,31 +13,60 @@
 //! A checkpoint cannot be restored if all copies of one of its parts are lost. A rollback to an older one is then only
 //! reported as a remark.
 
-use faultline_core::{Cause, Incarnation, Position, Promise};
+use faultline_core::{Cause, FactKind, Incarnation, Position, Promise};
 
 use super::orphan_deliveries::{OrphanDeliveries, is_undone};
-use crate::finding::{Breach, Findings, Gap, Remark};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{Checkpoint, Ending, Group, GroupId, History, Message, Point, Rollback, SegmentNo};
+use crate::properties::Rule;
+use faultline_history::{
+    Checkpoint, Context, Ending, Group, GroupId, History, Message, Point, Rollback, SegmentNo,
+};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::MaximalLine);
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    RestoredUndone { group: GroupId, target: Position },
+    RestoredOlder { group: GroupId, target: Position, newer: Position },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        match *self {
+            Breach::RestoredUndone { group: by, target } => format!(
+                "{} rolled back to checkpoint {target}, which an earlier rollback had undone",
+                names.group(by)
+            ),
+            Breach::RestoredOlder { group: by, target, newer } => {
+                let by = names.group(by);
+                format!(
+                    "{by} rolled back to checkpoint {target}, although checkpoint {newer} could have been restored"
+                )
+            }
+        }
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::CheckpointCommitted, FactKind::Restored],
+    ..Rule::new(Property::MaximalLine, "every rollback restored the newest consistent checkpoint", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     if history.planned.is_some() {
-        return finding; // `valid_checkpoints` judges restores, for all partitions together
+        return; // `valid_checkpoints` judges restores, for all partitions together
     }
     if history.groups.iter().all(|group| group.rollbacks.is_empty()) {
-        return finding;
+        return;
     }
     let orphans = OrphanDeliveries::of(history);
     for (number, group) in history.groups.numbered() {
         for (&incarnation, rollback) in &group.rollbacks {
             if rollback.target().is_some() {
-                Judge { history, orphans: &orphans, number, group, incarnation, rollback }
-                    .judge(&mut finding);
+                Judge { history, orphans: &orphans, number, group, incarnation, rollback }.judge(finding);
             }
         }
     }
-    finding
 }
 
 struct Judge<'a> {
@@ -75,13 +104,17 @@ impl Judge<'_> {
                     );
                     break;
                 }
-                CheckpointState::Lost => finding.remarks.push(Remark::ReplicasLost {
-                    group: self.number,
-                    position: name.position,
-                    target,
-                }),
+                CheckpointState::Lost => finding.remark(format!(
+                    "{} lost every copy of a part of checkpoint {}, and rolled back to {target}",
+                    history.context.group(self.number),
+                    name.position
+                )),
                 CheckpointState::NotKnown => {
-                    finding.unjudged(Gap::CheckpointUnknown { group: self.number, position: name.position });
+                    let group = history.context.group(self.number);
+                    finding.lacks_facts(format!(
+                        "the content of checkpoint {} of {group} is unknown",
+                        name.position
+                    ));
                 }
                 CheckpointState::Dirty => {}
             }
@@ -189,7 +222,7 @@ mod tests {
         let mut run = run();
         run.kill(0, false);
         run.restore(0, 1, Some((0, 2)));
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0));
     }
 
@@ -198,7 +231,7 @@ mod tests {
         let mut run = run();
         run.kill(1, false);
         run.restore(1, 1, Some((0, 1)));
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         finds!(finding, Breach::RestoredOlder { newer: Position { sn: faultline_core::Sn(2), .. }, .. });
     }
 
@@ -208,10 +241,10 @@ mod tests {
         run.withdraw(Promise::MaximalLine);
         run.kill(1, false);
         run.restore(1, 1, Some((0, 1)));
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{:?}", finding.violations);
         run.restore(1, 2, Some((0, 2)));
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         finds!(finding, Breach::RestoredUndone { .. });
     }
 
@@ -221,10 +254,10 @@ mod tests {
         run.kill(0, true);
         run.restore(0, 1, Some((0, 1)));
         run.restore_because(1, 1, Some((0, 1)), alert(position(1, 1)));
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (2, 0), "{:?}", finding.violations);
-        let (group, position, target) = (GroupId(0), position(0, 2), position(0, 1));
-        assert_eq!(finding.remarks, [Remark::ReplicasLost { group, position, target }]);
+        let expected = "c0 lost every copy of a part of checkpoint 0.2, and rolled back to 0.1";
+        assert_eq!(finding.remarks, [expected]);
     }
 
     #[test]
@@ -234,7 +267,7 @@ mod tests {
         run.kill(0, true);
         run.restore(0, 1, Some((0, 1)));
         run.restore_because(1, 1, Some((0, 1)), alert(position(1, 1)));
-        assert_eq!(check_alone(check, &run).violation_count(), 1);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 1);
     }
 
     #[test]
@@ -253,7 +286,7 @@ mod tests {
         run.restore(1, 1, Some((0, 1)));
         let because = Cause::Alert { from: GroupId(1), position: position(1, 1) };
         run.restore_because(0, 1, Some((0, 1)), because);
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!(finding.violation_count(), 1, "{:?}", finding.violations);
         finds!(finding, Breach::RestoredOlder { group: GroupId(1), .. });
     }
@@ -263,17 +296,17 @@ mod tests {
         let mut run = run();
         run.restore(0, 1, Some((0, 1)));
         run.restore(0, 2, Some((0, 2)));
-        let finding = check_alone(check, &run);
-        assert!(matches!(finding.wrong()[1], Breach::RestoredUndone { .. }), "{finding:?}");
+        let finding = check_alone(&RULE, &run);
+        assert!(matches!(finding.wrong::<Breach>()[1], Breach::RestoredUndone { .. }), "{finding:?}");
     }
 
     #[test]
     fn a_rollback_that_an_unrecoverable_cluster_only_announced_is_an_excuse() {
         let mut run = run();
         run.restore_because(1, 1, Some((0, 1)), alert(position(1, 1)));
-        assert_eq!(check_alone(check, &run).violation_count(), 1);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 1);
         run.claim(0, Claim::Unrecoverable { group: GroupId(0), missing: Arc::default() });
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
     }
 
     #[test]
@@ -282,6 +315,6 @@ mod tests {
         run.kill(1, false);
         run.restore(1, 1, Some((0, 1)));
         run.lose_evidence(0);
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
     }
 }

@@ -3,22 +3,73 @@
 //! incarnations only increase, and so do SNs between rollbacks. SNs increase by one if the protocol promises dense
 //! numbering.
 
-use faultline_core::{Claim, Position, ProcessId, Promise, Sn};
+use faultline_core::names::checkpoint;
+use faultline_core::{Attempt, Claim, FactKind, Incarnation, Position, ProcessId, Promise, Sn};
 
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{CheckpointName, Group, GroupId, History, Point, SegmentNo};
+use crate::properties::Rule;
+use faultline_history::{CheckpointName, Context, Group, GroupId, History, Point, SegmentNo};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::MembersAgree);
-    for (number, group) in history.groups.numbered() {
-        check_commits(history, group, &mut finding);
-        check_rollbacks(history, number, group, &mut finding);
-        for &member in &group.members {
-            check_positions(history, member, &mut finding);
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    CommittedTwice { processes: [ProcessId; 2], position: Position, attempts: [Attempt; 2] },
+    CommittedDifferently { processes: [ProcessId; 2], position: Position },
+    PositionSkipped { process: ProcessId, from: Position, to: Position },
+    RestoredDifferently { group: GroupId, incarnation: Incarnation, states: [Option<CheckpointName>; 2] },
+    RestoredAnother { process: ProcessId, claimed: Position },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        match *self {
+            Breach::CommittedTwice { processes: [by, also], position, attempts: [one, other] } => {
+                let (checkpoint, attempts) = (checkpoint(position), format!("{one} and {other}"));
+                match by == also {
+                    true => format!("{} committed checkpoint {checkpoint} in {attempts}", names.process(by)),
+                    false => format!(
+                        "{} and {} committed checkpoint {checkpoint} in different attempts ({attempts})",
+                        names.process(by),
+                        names.process(also)
+                    ),
+                }
+            }
+            Breach::CommittedDifferently { processes: [one, other], position } => {
+                let (one, other) = (names.process(one), names.process(other));
+                format!("{one} and {other} committed different checkpoints as {position}")
+            }
+            Breach::PositionSkipped { process: by, from, to } => {
+                format!(
+                    "position {to} of {} does not follow its previous position, {from}",
+                    names.process(by)
+                )
+            }
+            Breach::RestoredDifferently { group: by, incarnation, states } => {
+                let [one, another] = states.map(state);
+                format!("in {incarnation}, {} restored both {one} and {another}", names.group(by))
+            }
+            Breach::RestoredAnother { process: by, claimed } => format!(
+                "{} claims to have rolled back to checkpoint {claimed}, but restored another state",
+                names.process(by)
+            ),
         }
     }
-    finding
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::CheckpointCommitted],
+    ..Rule::new(Property::MembersAgree, "the processes of each cluster agree on its checkpoints", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
+    for (number, group) in history.groups.numbered() {
+        check_commits(history, group, finding);
+        check_rollbacks(history, number, group, finding);
+        for &member in &group.members {
+            check_positions(history, member, finding);
+        }
+    }
 }
 
 fn check_commits(history: &History<'_>, group: &Group<'_>, finding: &mut Findings) {
@@ -150,6 +201,14 @@ fn steps(history: &History<'_>, member: ProcessId) -> Vec<(Point, Step)> {
     steps
 }
 
+/// Names a state that a member restored.
+fn state(name: Option<CheckpointName>) -> String {
+    match name {
+        Some(name) => format!("checkpoint {} ({})", name.position, name.attempt),
+        None => "the initial state".into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,7 +232,7 @@ mod tests {
         run.restore(0, 1, Some((0, 1)));
         run.restore(1, 1, Some((0, 1)));
         run.commit_all(0, &[0, 1]);
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (4, 0), "{:?}", finding.violations);
     }
 
@@ -182,7 +241,7 @@ mod tests {
         let mut run = Run::new(&[&[0, 1]]);
         run.commit_with(0, &[0], &[position(0, 1)], &[]);
         run.commit_with(0, &[1], &[position(0, 2)], &[]);
-        finds!(check_alone(check, &run), Breach::CommittedDifferently { .. });
+        finds!(check_alone(&RULE, &run), Breach::CommittedDifferently { .. });
     }
 
     #[test]
@@ -190,7 +249,7 @@ mod tests {
         let mut run = run();
         run.restore(0, 1, Some((0, 1)));
         run.restore(1, 1, Some((0, 2)));
-        finds!(check_alone(check, &run), Breach::RestoredDifferently { .. });
+        finds!(check_alone(&RULE, &run), Breach::RestoredDifferently { .. });
     }
 
     #[test]
@@ -198,7 +257,7 @@ mod tests {
         let mut run = run();
         run.set_position(0, position(0, 3));
         run.commit_all(0, &[0]);
-        assert_eq!(check_alone(check, &run).wrong()[0], skipped(position(0, 2), position(0, 4)));
+        assert_eq!(check_alone(&RULE, &run).wrong::<Breach>()[0], skipped(position(0, 2), position(0, 4)));
     }
 
     #[test]
@@ -207,10 +266,10 @@ mod tests {
         run.withdraw(Promise::DenseNumbering);
         run.set_position(0, position(0, 3));
         run.commit_all(0, &[0]);
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
         run.set_position(0, position(0, 2));
         run.commit_all(0, &[0]);
-        assert_eq!(check_alone(check, &run).wrong()[0], skipped(position(0, 4), position(0, 3)));
+        assert_eq!(check_alone(&RULE, &run).wrong::<Breach>()[0], skipped(position(0, 4), position(0, 3)));
     }
 
     #[test]
@@ -218,7 +277,7 @@ mod tests {
         let mut run = run();
         run.restore(0, 2, Some((0, 2)));
         run.restore(0, 1, Some((0, 2)));
-        assert_eq!(check_alone(check, &run).wrong()[0], skipped(position(2, 2), position(1, 2)));
+        assert_eq!(check_alone(&RULE, &run).wrong::<Breach>()[0], skipped(position(2, 2), position(1, 2)));
     }
 
     #[test]
@@ -226,9 +285,9 @@ mod tests {
         let mut run = run();
         run.restore(0, 1, Some((0, 2)));
         run.restore(0, 1, Some((0, 2)));
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
         run.send(0, 1);
         run.restore(0, 1, Some((0, 2)));
-        assert_eq!(check_alone(check, &run).wrong()[0], skipped(position(1, 2), position(1, 2)));
+        assert_eq!(check_alone(&RULE, &run).wrong::<Breach>()[0], skipped(position(1, 2), position(1, 2)));
     }
 }

@@ -4,26 +4,54 @@
 
 use std::collections::BTreeSet;
 
-use faultline_core::ProcessId;
 use faultline_core::fault::Outcome;
+use faultline_core::{FactKind, Position, ProcessId, Promise};
 
 use super::valid_checkpoints::valid;
-use crate::finding::{Breach, Findings, Gap};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::History;
+use crate::properties::Rule;
+use faultline_history::{Context, History};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::NeighboursOnly);
-    let Some(planned) = &history.planned else { return finding };
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    CoordinationMessages {
+        position: Position,
+        found: usize,
+        expected: usize,
+        partitions: usize,
+        channels: usize,
+    },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, _: &Context) -> String {
+        let Breach::CoordinationMessages { position, found, expected, partitions, channels } = *self;
+        format!(
+            "checkpoint {position} required {found} messages instead of {expected}, with {partitions} partitions \
+             and {channels} channels"
+        )
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    promise: Some(Promise::NeighboursOnly),
+    evidence: &[FactKind::Planned],
+    ..Rule::new(Property::NeighboursOnly, "checkpoints were coordinated by neighbours only", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
+    let Some(planned) = &history.planned else { return };
     let context = history.context;
-    if !finding.property.is_judged(context) || context.outcome != Some(Outcome::Completed) {
-        return finding;
+    if context.outcome != Some(Outcome::Completed) {
+        return;
     }
     if let Some(flawed) =
         (0..history.processes.len() as u32).map(ProcessId).find(|it| history.trace.has_gap_of(*it))
     {
-        finding.unjudged(Gap::FactsMissing { process: flawed });
-        return finding;
+        finding.lacks_facts_of(flawed, context);
+        return;
     }
     let partitions = context.clusters.iter().map(Vec::len).sum::<usize>();
     let channels: BTreeSet<_> = history.messages.iter().map(|it| (it.id.from, it.id.to)).collect();
@@ -45,7 +73,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             );
         }
     }
-    finding
 }
 
 #[cfg(test)]
@@ -66,7 +93,7 @@ mod tests {
             run.0.state(0, Fact::CheckpointMessage { position, from: id.from, to: id.to });
         }
         run.commit(0, position);
-        let finding = check_alone(check, &run.0);
+        let finding = check_alone(&RULE, &run.0);
         (finding.instances, finding.violation_count())
     }
 

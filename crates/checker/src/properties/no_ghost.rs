@@ -5,12 +5,43 @@
 //! therefore judged only if no message is still in transit. Within a cluster, it is judged whenever the final states of
 //! both processes have the same incarnation.
 
-use crate::finding::{Breach, Findings, Gap};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{Ending, History, Message, Point};
+use crate::properties::Rule;
+use crate::words::count;
+use faultline_core::{FactKind, MessageId};
+use faultline_history::{Context, Ending, History, Message, Point};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::NoGhost);
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    SendUndone { message: MessageId },
+    NeverSent { message: MessageId },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        match *self {
+            Breach::SendUndone { message: id } => {
+                format!(
+                    "{} is in the final state of {}, but its send was undone",
+                    names.message(id),
+                    names.process(id.to)
+                )
+            }
+            Breach::NeverSent { message: id } => {
+                format!("{} delivered {}, which was never sent", names.process(id.to), names.message(id))
+            }
+        }
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::Sent, FactKind::Delivered],
+    ..Rule::new(Property::NoGhost, "every delivered message was sent", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     let mut unjudged = 0u64;
     for message in history.messages.iter() {
         for &at in message.delivered().iter().filter(|&&at| history.survives(at)) {
@@ -32,9 +63,9 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         }
     }
     if unjudged > 0 && history.is_settled {
-        finding.unjudged(Gap::SendersUnknown { messages: unjudged });
+        let messages = count(unjudged, "delivered message");
+        finding.lacks_facts(format!("the final states of the senders of {messages} are unknown"));
     }
-    finding
 }
 
 /// Returns whether a ghost would have been removed by now.
@@ -75,21 +106,21 @@ mod tests {
 
     #[test]
     fn a_delivery_whose_send_was_undone_is_a_ghost() {
-        let finding = check_alone(check, &ghost(false));
+        let finding = check_alone(&RULE, &ghost(false));
         assert_eq!((finding.instances, finding.violation_count()), (1, 1));
         finds!(finding, Breach::SendUndone { .. });
     }
 
     #[test]
     fn a_delivery_that_was_undone_as_well_is_no_ghost() {
-        assert_eq!(check_alone(check, &ghost(true)).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &ghost(true)).violation_count(), 0);
     }
 
     #[test]
     fn between_clusters_an_alert_may_be_in_transit() {
         let mut run = ghost(false);
         run.context.outcome = Some(Outcome::Deadline);
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (0, 0));
     }
 
@@ -102,7 +133,7 @@ mod tests {
         run.restore(1, 1, Some((0, 1)));
         run.deliver(id);
         run.context.outcome = Some(Outcome::Interrupted);
-        assert_eq!(check_alone(check, &run).violation_count(), 1);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 1);
     }
 
     #[test]
@@ -110,7 +141,7 @@ mod tests {
         let mut run = Run::new(&[&[0], &[1]]);
         let id = run.message(0, 1, 0, 7);
         run.deliver(id);
-        finds!(check_alone(check, &run), Breach::NeverSent { .. });
+        finds!(check_alone(&RULE, &run), Breach::NeverSent { .. });
     }
 
     #[test]
@@ -119,7 +150,7 @@ mod tests {
         let id = run.send(0, 1);
         run.deliver(id);
         run.lose_evidence(0);
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!(finding.violation_count(), 0);
         assert!(finding.open.is_some());
     }

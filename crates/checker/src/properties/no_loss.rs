@@ -2,16 +2,45 @@
 //! is also in the final state of its receiver. This property is judged only if no message is still in transit, which
 //! always holds between a cluster that has left permanently and all others.
 
-use crate::finding::{Breach, Findings, Gap};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{Ending, History};
+use crate::properties::Rule;
+use crate::words::count;
+use faultline_core::{FactKind, MessageId};
+use faultline_history::{Context, Ending, History};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::NoLoss);
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    NeverDelivered { message: MessageId },
+    NotDeliveredAgain { message: MessageId },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        match *self {
+            Breach::NeverDelivered { message: id } => format!("{} was never delivered", names.message(id)),
+            Breach::NotDeliveredAgain { message: id } => {
+                format!(
+                    "{} was not delivered again after {} had rolled back",
+                    names.message(id),
+                    names.process(id.to)
+                )
+            }
+        }
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::Sent, FactKind::Delivered],
+    ..Rule::new(Property::NoLoss, "every sent message was delivered", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     // The partitions of a planned program continue to run, even if their clusters have left.
     let some_left = !history.supervision.left.is_empty() && history.planned.is_none();
     if !history.is_settled && !some_left {
-        return finding;
+        return;
     }
     let context = history.context;
     let mut unjudged = 0u64;
@@ -45,17 +74,18 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     }
     if history.tasks.is_some() {
         // In a task-based program, a message lost in transit shows up as a missing task.
-        return finding;
+        return;
     }
     let ranks: usize = context.clusters.iter().map(Vec::len).sum();
     // The partitions of a planned program send no message if one of them has all tasks.
     if finding.instances == 0 && ranks > 1 && history.is_settled && history.planned.is_none() {
-        finding.unjudged(Gap::NoMessage);
+        let remedy = "use an application whose ranks exchange messages, or let it run longer";
+        finding.inconclusive("no message had to be delivered", remedy);
     }
     if unjudged > 0 {
-        finding.unjudged(Gap::ReceiversUnknown { messages: unjudged });
+        let messages = count(unjudged, "message");
+        finding.lacks_facts(format!("the final states of the receivers of {messages} are unknown"));
     }
-    finding
 }
 
 #[cfg(test)]
@@ -85,14 +115,14 @@ mod tests {
 
     #[test]
     fn an_undone_delivery_that_is_not_repeated_is_a_loss() {
-        let finding = check_alone(check, &loss(false));
+        let finding = check_alone(&RULE, &loss(false));
         assert_eq!((finding.instances, finding.violation_count()), (1, 1));
         finds!(finding, Breach::NotDeliveredAgain { .. });
     }
 
     #[test]
     fn a_repeated_delivery_is_no_loss() {
-        let finding = check_alone(check, &loss(true));
+        let finding = check_alone(&RULE, &loss(true));
         assert_eq!((finding.instances, finding.violation_count()), (1, 0));
     }
 
@@ -101,11 +131,11 @@ mod tests {
         let mut run = loss(false);
         run.context.outcome = Some(Outcome::Deadline);
         run.context.end = Time::ZERO + Span::from_secs(60);
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
         run.context.settled_after = Some(Span::from_secs(30));
-        assert_eq!(check_alone(check, &run).violation_count(), 1);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 1);
         run.context.settled_after = Some(Span::from_secs(61));
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
     }
 
     #[test]
@@ -129,7 +159,7 @@ mod tests {
             let (from, to, measured, observed, since) = (ClusterId(0), ClusterId(1), None, None, None);
             run.context.links = vec![LinkEntry { from, to, requested, measured, observed, since }];
             assert_eq!(
-                check_alone(check, &run).violation_count() > 0,
+                check_alone(&RULE, &run).violation_count() > 0,
                 is_settled,
                 "{bandwidth} {latency} {more}"
             );
@@ -140,13 +170,13 @@ mod tests {
     fn nothing_is_in_transit_from_a_cluster_that_has_left() {
         let mut run = loss(false);
         run.context.outcome = Some(Outcome::Deadline);
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
         run.supervisor(Fact::Left(ClusterId(0)));
-        assert_eq!(check_alone(check, &run).violation_count(), 1);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 1);
         let mut run = loss(true);
         run.context.outcome = Some(Outcome::Deadline);
         run.supervisor(Fact::Left(ClusterId(0)));
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0));
     }
 
@@ -156,7 +186,7 @@ mod tests {
         run.commit_all(0, &[0]);
         run.send(0, 1);
         run.restore(0, 1, Some((0, 1)));
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (0, 0));
         assert!(finding.open.is_some(), "nothing was judged");
     }
@@ -164,8 +194,8 @@ mod tests {
     #[test]
     fn partitions_need_not_send_messages() {
         let run = Partitions::new(2);
-        assert!(check_alone(check, &run.0).open.is_none());
-        assert!(check_alone(check, &Run::new(&[&[0], &[1]])).open.is_some());
+        assert!(check_alone(&RULE, &run.0).open.is_none());
+        assert!(check_alone(&RULE, &Run::new(&[&[0], &[1]])).open.is_some());
     }
 
     #[test]
@@ -174,6 +204,6 @@ mod tests {
         run.executed(0, 1, &[], &[1]);
         run.0.supervisor(Fact::Left(ClusterId(1)));
         run.0.context.outcome = Some(Outcome::Deadline);
-        assert_eq!(check_alone(check, &run.0).instances, 0);
+        assert_eq!(check_alone(&RULE, &run.0).instances, 0);
     }
 }

@@ -15,15 +15,48 @@
 use std::ops::Range;
 
 use faultline_core::fault::Outcome;
-use faultline_core::{Life, ProcessId};
+use faultline_core::{FactKind, Life, ProcessId};
 
-use crate::finding::{Breach, Findings, Gap};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{History, Planned, Point, Segment, SegmentNo};
+use crate::properties::Rule;
+use faultline_history::{Context, History, Planned, Point, Segment, SegmentNo};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::OneHost);
-    let Some(planned) = &history.planned else { return finding };
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    MovedWithoutCause { partition: ProcessId, from: ProcessId, to: ProcessId },
+    NotCeded { partition: ProcessId, from: ProcessId, to: ProcessId },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        match *self {
+            Breach::MovedWithoutCause { partition, from, to } => format!(
+                "partition {} moved from {} to {}, although {} had not failed permanently and was not about to leave",
+                names.process(partition),
+                names.process(from),
+                names.process(to),
+                names.process(from)
+            ),
+            Breach::NotCeded { partition, from, to } => format!(
+                "partition {} moved from {} to {}, but {} never stopped running it",
+                names.process(partition),
+                names.process(from),
+                names.process(to),
+                names.process(from)
+            ),
+        }
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::Planned],
+    ..Rule::new(Property::OneHost, "each partition ran on one process at a time", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
+    let Some(planned) = &history.planned else { return };
     let departing = history.supervision.departing(&history.context.clusters);
     let joining = history.supervision.joining(&history.context.clusters);
     for &partition in history.context.clusters.iter().flatten() {
@@ -55,13 +88,12 @@ pub(super) fn check(history: &History<'_>) -> Findings {
                 continue;
             }
             if history.trace.has_gap_of(from) {
-                finding.unjudged(Gap::FactsMissing { process: from });
+                finding.lacks_facts_of(from, history.context);
                 continue;
             }
             finding.violated([source], Breach::NotCeded { partition, from, to });
         }
     }
-    finding
 }
 
 /// Returns whether a process kept running a partition after the partition moved away from it, because it had not
@@ -161,9 +193,9 @@ mod tests {
         } else {
             run.0.context.outcome = Some(Outcome::Deadline);
         }
-        let finding = check_alone(check, &run.0);
+        let finding = check_alone(&RULE, &run.0);
         assert_eq!(finding.instances, 1);
-        finding.wrong()
+        finding.wrong::<Breach>()
     }
 
     #[test]
@@ -195,7 +227,7 @@ mod tests {
         }
         run.absorbed(2, 2, 5);
         run.0.context.outcome = Some(Outcome::Completed);
-        check_alone(check, &run.0).wrong()
+        check_alone(&RULE, &run.0).wrong::<Breach>()
     }
 
     #[test]
@@ -219,7 +251,7 @@ mod tests {
             }
             run.executed_at(0, 2, 7);
             run.0.context.outcome = Some(Outcome::Completed);
-            let wrong = check_alone(check, &run.0).wrong();
+            let wrong = check_alone(&RULE, &run.0).wrong::<Breach>();
             assert_eq!(wrong.is_empty(), returns, "{wrong:?}");
         }
     }
@@ -235,7 +267,7 @@ mod tests {
                 run.0.lose_permanently(2);
             }
             run.absorbed(1, 2, 6);
-            let wrong = check_alone(check, &run.0).wrong();
+            let wrong = check_alone(&RULE, &run.0).wrong::<Breach>();
             assert_eq!(matches!(wrong[..], [Breach::MovedWithoutCause { .. }]), !departs, "{wrong:?}");
         }
     }
@@ -261,7 +293,7 @@ mod tests {
         run.ceded(0, 0, 8);
         run.absorbed(2, 0, 8);
         run.0.context.outcome = Some(Outcome::Completed);
-        check_alone(check, &run.0).wrong()
+        check_alone(&RULE, &run.0).wrong::<Breach>()
     }
 
     #[test]
@@ -289,7 +321,7 @@ mod tests {
             run.0.supervisor(Fact::Failed { process, life, storage, by: EndedBy::Silence });
             run.absorbed(2, 0, 8);
             run.0.context.outcome = Some(Outcome::Deadline);
-            assert_eq!(check_alone(check, &run.0).wrong().is_empty(), leaves);
+            assert_eq!(check_alone(&RULE, &run.0).wrong::<Breach>().is_empty(), leaves);
         }
     }
 
@@ -306,9 +338,9 @@ mod tests {
         run.0.supervisor(Fact::Leaving(ClusterId(0)));
         run.absorbed(1, 2, 9);
         run.0.supervisor(Fact::Left(ClusterId(0)));
-        assert!(matches!(check_alone(check, &run.0).wrong()[..], [Breach::NotCeded { .. }]));
+        assert!(matches!(check_alone(&RULE, &run.0).wrong::<Breach>()[..], [Breach::NotCeded { .. }]));
         run.0.state(0, Fact::Ceded { partition: p(2), epoch: Incarnation(9) });
-        assert_eq!(check_alone(check, &run.0).wrong(), []);
+        assert_eq!(check_alone(&RULE, &run.0).wrong::<Breach>(), []);
     }
 
     #[test]
@@ -318,7 +350,7 @@ mod tests {
         run.executed(1, 2, &[], &[]);
         run.0.lose_permanently(0);
         run.absorbed(1, 0, 5);
-        let finding = check_alone(check, &run.0);
+        let finding = check_alone(&RULE, &run.0);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0));
     }
 }

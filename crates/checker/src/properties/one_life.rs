@@ -5,18 +5,67 @@
 //! same clock, the last fact of a life also precedes the start of the next, and no process sends or receives anything
 //! before the application starts: until then, a protocol may be unable to survive a failure.
 
-use faultline_core::{Boot, Fact, FactNo, Life, ProcessId};
+use faultline_core::{Boot, Fact, FactNo, Life, ProcessId, Time};
 
-use crate::finding::{Breach, Findings, Gap};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{History, Source};
+use crate::properties::Rule;
+use faultline_history::{Context, History, Source};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::OneLife);
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    ActedBeforeBeginning { process: ProcessId, life: Life },
+    StartedAfterNewer { process: ProcessId, older: Life, newer: Life },
+    StartedBeforeEnd { process: ProcessId, older: Life, newer: Life },
+    ActedAfterNext { process: ProcessId, older: Life, newer: Life, at: Time },
+    StartedUndetected { process: ProcessId, older: Life, newer: Life },
+    StartedOnLostStorage { process: ProcessId, life: Life },
+    NeverStarted { process: ProcessId, life: Life },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        match *self {
+            Breach::ActedBeforeBeginning { process: by, life } => {
+                format!(
+                    "{life} of {} sent or received something before the application started",
+                    names.process(by)
+                )
+            }
+            Breach::StartedAfterNewer { process: of, older, newer } => {
+                format!("{newer} of {} was started after {older}", names.process(of))
+            }
+            Breach::StartedBeforeEnd { process: of, older, newer } => {
+                format!("{newer} of {} was started before {older} had ended", names.process(of))
+            }
+            Breach::ActedAfterNext { process: of, older, newer, at } => {
+                format!("{older} of {} still acted at {at}, after {newer} was started", names.process(of))
+            }
+            Breach::StartedUndetected { process: of, older, newer } => {
+                format!(
+                    "{newer} of {} was started before the failure of {older} was detected",
+                    names.process(of)
+                )
+            }
+            Breach::StartedOnLostStorage { process: of, life } => {
+                format!("{life} of {} was started as if its storage had not been lost", names.process(of))
+            }
+            Breach::NeverStarted { process: of, life } => {
+                format!("{life} of {} reported facts, but was never started", names.process(of))
+            }
+        }
+    }
+}
+
+pub(super) const RULE: Rule =
+    Rule::new(Property::OneLife, "at most one life of each process acted at a time", check);
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     let (context, supervision) = (history.context, &history.supervision);
     if history.trace.supervisor().is_empty() {
-        finding.unjudged(Gap::SupervisorMissing);
-        return finding;
+        finding.lacks_facts("the supervisor's facts are missing");
+        return;
     }
     let mut starts = supervision.starts.clone();
     // The sort is stable: the starts of one process stay in the supervisor's order.
@@ -80,7 +129,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             }
         }
     }
-    finding
 }
 
 fn is_of_application(fact: &Fact) -> bool {
@@ -108,7 +156,7 @@ mod tests {
         run.send(0, 0);
         run.kill(0, false);
         run.send(0, 0);
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (3, 0));
     }
 
@@ -116,7 +164,7 @@ mod tests {
     fn two_lives_at_a_time_are_found() {
         let mut run = Run::new(&[&[0]]);
         start(&mut run, 2);
-        finds!(check_alone(check, &run), Breach::StartedBeforeEnd { older: Life(1), .. });
+        finds!(check_alone(&RULE, &run), Breach::StartedBeforeEnd { older: Life(1), .. });
     }
 
     #[test]
@@ -125,7 +173,7 @@ mod tests {
         let (process, by) = (p(0), EndedBy::Silence);
         run.supervisor(Fact::Failed { process, life: Life(1), storage: StorageFate::Kept, by });
         start(&mut run, 2);
-        finds!(check_alone(check, &run), Breach::StartedUndetected { older: Life(1), .. });
+        finds!(check_alone(&RULE, &run), Breach::StartedUndetected { older: Life(1), .. });
     }
 
     #[test]
@@ -133,11 +181,11 @@ mod tests {
         let mut run = Run::new(&[&[0]]);
         let (process, by) = (p(0), EndedBy::Silence);
         run.kill(0, true);
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
         run.supervisor(Fact::Failed { process, life: Life(2), storage: StorageFate::Lost, by });
         run.supervisor(Fact::Detected { process, life: Life(2) });
         start(&mut run, 3);
-        finds!(check_alone(check, &run), Breach::StartedOnLostStorage { life: Life(3), .. });
+        finds!(check_alone(&RULE, &run), Breach::StartedOnLostStorage { life: Life(3), .. });
     }
 
     #[test]
@@ -150,7 +198,7 @@ mod tests {
             let by = EndedBy::Fault(faultline_core::FaultNo(0));
             run.supervisor(Fact::Failed { process, life, storage: StorageFate::Lost, by });
             run.supervisor(Fact::LifeStarted { process, life: Life(2), boot });
-            check_alone(check, &run)
+            check_alone(&RULE, &run)
         };
         assert_eq!(restarted(Boot::Replaced).violation_count(), 0);
         finds!(restarted(Boot::Restarted), Breach::StartedOnLostStorage { life: Life(2), .. });
@@ -167,7 +215,7 @@ mod tests {
             run.supervisor(Fact::Failed { process, life: Life(1), storage: StorageFate::Lost, by });
             run.supervisor(Fact::Detected { process, life: Life(1) });
             run.supervisor(Fact::LifeStarted { process, life: Life(2), boot: Boot::Fresh });
-            check_alone(check, &run)
+            check_alone(&RULE, &run)
         };
         assert_eq!(restarted_fresh(false).violation_count(), 0, "its cluster has not joined");
         finds!(restarted_fresh(true), Breach::StartedOnLostStorage { life: Life(2), .. });
@@ -177,14 +225,14 @@ mod tests {
     fn a_life_that_was_never_started_is_found() {
         let mut run = Run::new(&[&[0]]);
         run.trace.streams.insert((p(0), Life(9)), vec![(Time(0), Fact::Begun)]);
-        finds!(check_alone(check, &run), Breach::NeverStarted { .. });
+        finds!(check_alone(&RULE, &run), Breach::NeverStarted { .. });
     }
 
     #[test]
     fn without_the_supervisor_it_is_unknown() {
         let mut run = Run::new(&[&[0]]);
         run.trace.streams.clear();
-        assert!(check_alone(check, &run).open.is_some());
+        assert!(check_alone(&RULE, &run).open.is_some());
     }
 
     #[test]
@@ -192,9 +240,9 @@ mod tests {
         let mut run = Run::new(&[&[0]]);
         run.kill(0, false);
         run.trace.streams.insert((p(0), Life(1)), vec![(Time(u64::MAX), Fact::Begun)]);
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
         run.context.common_clock = true;
-        finds!(check_alone(check, &run), Breach::ActedAfterNext { .. });
+        finds!(check_alone(&RULE, &run), Breach::ActedAfterNext { .. });
     }
 
     #[test]
@@ -209,7 +257,7 @@ mod tests {
             }
             run.supervisor(begun);
             run.send(0, 1);
-            check_alone(check, &run)
+            check_alone(&RULE, &run)
         };
         assert_eq!(acted(false).violation_count(), 0);
         finds!(acted(true), Breach::ActedBeforeBeginning { process: ProcessId(0), life: Life(1) });

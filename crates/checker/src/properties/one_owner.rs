@@ -4,15 +4,40 @@
 //! stealing it, the task has run in two places. One such case is correct: the victim had used the result, the thief had
 //! dropped it, and a later failure lost every copy of the victim's state.
 
-use faultline_core::TheftStep;
+use faultline_core::{FactKind, ProcessId, TaskId, Theft, TheftStep};
 
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{History, Step};
+use crate::properties::Rule;
+use crate::words::theft_name;
+use faultline_history::{Context, History, Step};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::OneOwner);
-    let Some(tasks) = &history.tasks else { return finding };
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    TookBackStolen { victim: ProcessId, thief: ProcessId, task: TaskId, theft: Theft },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        let Breach::TookBackStolen { victim, thief, task, theft } = *self;
+
+        let (victim, thief) = (names.process(victim), names.process(thief));
+        format!(
+            "{victim} took back {}, although {thief} had stolen it ({})",
+            names.task(task),
+            theft_name(theft, names)
+        )
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::Lent],
+    ..Rule::new(Property::OneOwner, "every task had one owner at a time", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
+    let Some(tasks) = &history.tasks else { return };
     for (&theft, steps) in &tasks.thefts {
         finding.instances += 1;
         let surviving = |step| move |it: &&Step| it.step == step && history.survives(it.at);
@@ -28,7 +53,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             Breach::TookBackStolen { victim, thief, task: voided.task, theft },
         );
     }
-    finding
 }
 
 #[cfg(test)]
@@ -51,7 +75,7 @@ mod tests {
     fn found(mut run: TaskRun, steps: &[(u32, TheftStep)]) -> u64 {
         let task = faultline_core::TaskId::MAIN.child(0);
         steps.iter().for_each(|(process, step)| run.step(*process, theft(0, 1), task, *step));
-        check_alone(check, &run.0).violation_count()
+        check_alone(&RULE, &run.0).violation_count()
     }
 
     #[test]

@@ -3,15 +3,40 @@
 //! receiver already has it, against the deliveries since the rollback. It is judged for protocols that promise this
 //! order.
 
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
+use crate::properties::Rule;
 use crate::properties::order::phases;
-use faultline_history::{History, MessageNo};
+use faultline_core::{FactKind, MessageId, Promise};
+use faultline_history::{Context, History, MessageNo};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::OrphansFirst);
-    if history.suppressed.is_empty() || !finding.property.is_judged(history.context) {
-        return finding;
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    OvertookOrphan { message: MessageId, phase: u32, orphan: MessageId, orphan_phase: u32 },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        let Breach::OvertookOrphan { message: id, phase, orphan, orphan_phase } = *self;
+        format!(
+            "{} delivered {} of phase {phase} before it had re-sent {} of phase {orphan_phase}",
+            names.process(orphan.from),
+            names.message(id),
+            names.message(orphan)
+        )
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    promise: Some(Promise::OrphansFirst),
+    evidence: &[FactKind::Orphaned],
+    ..Rule::new(Property::OrphansFirst, "no message overtook an orphan message", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
+    if history.suppressed.is_empty() {
+        return;
     }
     let phases = phases(history);
     let phase_of = |message: MessageNo| phases.get(&history.messages.get(message).id).copied();
@@ -33,7 +58,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             );
         }
     }
-    finding
 }
 
 #[cfg(test)]
@@ -67,13 +91,13 @@ mod tests {
 
     #[test]
     fn a_message_that_waits_for_the_orphan_is_allowed() {
-        let finding = check_alone(check, &run(false));
+        let finding = check_alone(&RULE, &run(false));
         assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{finding:?}");
     }
 
     #[test]
     fn a_message_before_the_orphan_is_found() {
-        let finding = check_alone(check, &run(true));
+        let finding = check_alone(&RULE, &run(true));
         finds!(finding, Breach::OvertookOrphan { phase: 2, .. });
     }
 
@@ -81,6 +105,6 @@ mod tests {
     fn a_protocol_that_promises_no_order_is_not_judged() {
         let mut run = run(true);
         run.withdraw(Promise::OrphansFirst);
-        assert_eq!(check_alone(check, &run).instances, 0);
+        assert_eq!(check_alone(&RULE, &run).instances, 0);
     }
 }

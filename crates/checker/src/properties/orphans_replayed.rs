@@ -5,14 +5,52 @@
 
 use std::collections::HashSet;
 
-use faultline_core::{Claim, MessageId, PhaseClaim};
+use faultline_core::{Claim, FactKind, MessageId, PhaseClaim};
 
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{Ending, History};
+use crate::properties::Rule;
+use faultline_history::{Context, Ending, History};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::OrphansReplayed);
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    SuppressedUndelivered { message: MessageId },
+    NotAnOrphan { message: MessageId },
+    OrphanNeverResent { message: MessageId },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        match *self {
+            Breach::SuppressedUndelivered { message: id } => {
+                format!(
+                    "{} suppressed {}, although it had never been delivered",
+                    names.process(id.from),
+                    names.message(id)
+                )
+            }
+            Breach::NotAnOrphan { message: id } => {
+                format!(
+                    "{} reported {} as an orphan message, but had not delivered it",
+                    names.process(id.to),
+                    names.message(id)
+                )
+            }
+            Breach::OrphanNeverResent { message: id } => {
+                let (sender, receiver) = (names.process(id.from), names.process(id.to));
+                format!("{sender} never re-sent {}, an orphan message of {receiver}", names.message(id))
+            }
+        }
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::Orphaned],
+    ..Rule::new(Property::OrphansReplayed, "every orphan message was re-sent", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     let mut replayed: HashSet<MessageId> = HashSet::new();
     for &(id, at) in &history.suppressed {
         replayed.insert(id);
@@ -46,7 +84,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             finding.violated([history.source(claimed.at)], Breach::OrphanNeverResent { message: id });
         }
     }
-    finding
 }
 
 #[cfg(test)]
@@ -75,13 +112,13 @@ mod tests {
         let (mut run, id) = run(true);
         run.send_as(id);
         run.state(0, Fact::Suppressed(id));
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (2, 0), "{finding:?}");
     }
 
     #[test]
     fn an_orphan_that_is_never_re_sent_is_found() {
-        let finding = check_alone(check, &run(true).0);
+        let finding = check_alone(&RULE, &run(true).0);
         finds!(finding, Breach::OrphanNeverResent { .. });
     }
 
@@ -91,7 +128,7 @@ mod tests {
         run.send_as(id);
         run.deliver(id);
         run.state(0, Fact::Suppressed(id));
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         finds!(finding, Breach::NotAnOrphan { .. });
     }
 
@@ -100,7 +137,7 @@ mod tests {
         let mut run = Run::repeating(&[], &[&[0], &[1]]);
         let id = run.send(0, 1);
         run.state(0, Fact::Suppressed(id));
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         finds!(finding, Breach::SuppressedUndelivered { .. });
     }
 }

@@ -11,17 +11,48 @@
 
 use std::collections::BTreeMap;
 
-use super::line::{RecoveryLine, due_since};
-use crate::finding::{Breach, Findings, Remark};
+use super::line::{Garbage, RecoveryLine, due_since};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::History;
+use crate::properties::{Aspect, Rule};
+use faultline_core::{FactKind, ImageName, ProcessId, Time};
+use faultline_history::{Context, History};
 
 /// The tolerated number of needless parts of an owner at another process.
 const TOLERATED: usize = 2;
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::PartsCollected);
-    let Some(since) = due_since(history) else { return finding };
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    NotRemoved { holder: ProcessId, part: ImageName, why: Garbage, since: Time },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        let Breach::NotRemoved { holder, part, why, since } = *self;
+
+        let why = match why {
+            Garbage::Undone => "a rollback had undone the checkpoint",
+            Garbage::Older => "every checkpoint that a recovery could restore was newer",
+        };
+        format!(
+            "at the end, {} still stored the part of {} in checkpoint {}, although by {:.2} s {why}",
+            names.process(holder),
+            names.process(part.owner),
+            part.position(),
+            since.as_secs_f64()
+        )
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::Removed],
+    aspects: &[Aspect::Economy],
+    ..Rule::new(Property::PartsCollected, "checkpoints that no recovery can need were removed", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
+    let Some(since) = due_since(history) else { return };
     let line = RecoveryLine::at(history, since);
     let mut needless: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for (holder, part) in history.stored() {
@@ -40,17 +71,17 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     for ((holder, owner), mut parts) in needless {
         if holder != owner && parts.len() <= TOLERATED {
             let more = parts.len() as u64 - 1;
-            finding.remarks.extend(parts.drain(..).next().map(|(_, it)| Remark::Wasteful(it, more)));
+            if let Some((_, first)) = parts.drain(..).next() {
+                finding.wasteful(&first, more, history.context);
+            }
         }
         parts.into_iter().for_each(|(source, it)| finding.violated([source], it));
     }
-    finding
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Garbage;
     use crate::testing::{Run, check_alone, collecting, finds};
     use faultline_core::{Fact, Span, Time, Witness};
 
@@ -65,9 +96,9 @@ mod tests {
     #[test]
     fn an_older_checkpoint_must_have_been_removed() {
         let mut run = run();
-        finds!(check_alone(check, &run), Breach::NotRemoved { why: Garbage::Older, .. });
+        finds!(check_alone(&RULE, &run), Breach::NotRemoved { why: Garbage::Older, .. });
         run.state(0, Fact::Removed(run.image(0, 0, 1)));
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0));
     }
 
@@ -77,7 +108,7 @@ mod tests {
         run.state(0, Fact::Removed(run.image(0, 0, 1)));
         run.kill(0, false);
         run.restore(0, 1, Some((0, 1)));
-        finds!(check_alone(check, &run), Breach::NotRemoved { why: Garbage::Undone, .. });
+        finds!(check_alone(&RULE, &run), Breach::NotRemoved { why: Garbage::Undone, .. });
     }
 
     #[test]
@@ -90,7 +121,7 @@ mod tests {
             run.durable(1, image);
             run.commit_with(0, &[0], &[], &[]);
             run.state(0, Fact::Removed(run.image(0, 0, sn - 1)));
-            let finding = check_alone(check, &run);
+            let finding = check_alone(&RULE, &run);
             let stray = sn - 2;
             assert_eq!(finding.violation_count() > 0, stray > 2, "{stray}: {finding:?}");
             assert_eq!(finding.remarks.len(), usize::from(stray <= 2));
@@ -101,16 +132,16 @@ mod tests {
     fn nothing_is_due_before_two_collections_or_without_any() {
         let mut run = run();
         run.context.end = Time::ZERO + Span::from_secs(10);
-        assert_eq!(check_alone(check, &run).instances, 0);
+        assert_eq!(check_alone(&RULE, &run).instances, 0);
         run.context.end = Time::ZERO + Span::from_secs(60);
         run.context.bounds.as_mut().unwrap().collect_every = None;
-        assert_eq!(check_alone(check, &run).instances, 0);
+        assert_eq!(check_alone(&RULE, &run).instances, 0);
     }
 
     #[test]
     fn clocks_of_different_processes_are_not_compared() {
         let mut run = run();
         run.context.common_clock = false;
-        assert_eq!(check_alone(check, &run).instances, 0);
+        assert_eq!(check_alone(&RULE, &run).instances, 0);
     }
 }

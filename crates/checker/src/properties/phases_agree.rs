@@ -3,18 +3,42 @@
 //! phases that are too high make processes wait for each other. The checker recomputes phases from the messages sent
 //! and consumed in the final states.
 
-use faultline_core::{Claim, PhaseClaim};
+use faultline_core::{Claim, FactKind, MessageId, PhaseClaim, ProcessId, Promise};
 
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
+use crate::properties::Rule;
 use crate::properties::order::phases;
-use faultline_history::History;
+use faultline_history::{Context, History};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::PhasesAgree);
-    if !finding.property.is_judged(history.context) {
-        return finding;
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    WrongPhase { process: ProcessId, message: MessageId, phase: u32, computed: u32 },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        let Breach::WrongPhase { process: by, message: id, phase, computed } = *self;
+        format!(
+            "{} recorded {} in phase {phase}, but the messages that its sender had consumed imply phase {computed}",
+            names.process(by),
+            names.message(id)
+        )
     }
+}
+
+pub(super) const RULE: Rule = Rule {
+    promise: Some(Promise::Phases),
+    evidence: &[FactKind::Consumed],
+    ..Rule::new(
+        Property::PhasesAgree,
+        "the phases of orphan messages follow from the consumed messages",
+        check,
+    )
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     let mut known = None;
     for claimed in &history.claims {
         let Claim::Phase(PhaseClaim::Orphaned { id, phase }) = *claimed.claim else { continue };
@@ -29,7 +53,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             );
         }
     }
-    finding
 }
 
 #[cfg(test)]
@@ -62,14 +85,14 @@ mod tests {
 
     #[test]
     fn a_message_that_follows_one_of_another_cluster_is_one_phase_later() {
-        let finding = check_alone(check, &run(2));
+        let finding = check_alone(&RULE, &run(2));
         assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{finding:?}");
     }
 
     #[test]
     fn a_wrong_phase_is_found() {
         for wrong in [1, 3] {
-            let finding = check_alone(check, &run(wrong));
+            let finding = check_alone(&RULE, &run(wrong));
             finds!(finding, Breach::WrongPhase { computed: 2, .. });
         }
     }
@@ -78,6 +101,6 @@ mod tests {
     fn a_protocol_without_phases_is_not_judged() {
         let mut run = run(3);
         run.withdraw(Promise::Phases);
-        assert_eq!(check_alone(check, &run).instances, 0);
+        assert_eq!(check_alone(&RULE, &run).instances, 0);
     }
 }

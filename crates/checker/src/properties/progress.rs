@@ -16,22 +16,70 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::Outcome;
-use faultline_core::{Claim, Fact, Life, ProcessId, Span, Time};
+use faultline_core::{Claim, Fact, Life, ProcessId, Promise, Span, Time};
 
 use super::departures;
 use super::stalled;
-use crate::finding::{Breach, Findings, Round};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{Claimed, Group, GroupId, History};
+use crate::properties::{Aspect, Rule};
+use crate::words::how_often;
+use faultline_history::{Claimed, Context, Group, GroupId, History};
 
 /// The time that any recovery may take, regardless of the links.
 const LEAST: Span = Span::from_secs(10);
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::Progress);
-    departures::check(history, &mut finding);
-    settles(history, &mut finding);
-    finding.promised(history.context)
+/// A round of a protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Round {
+    Recovery,
+    Checkpoint,
+}
+
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    RolledBackLate { group: GroupId, times: usize, bound: Span },
+    RoundNotEnded { process: ProcessId, round: Round, bound: Span },
+    NoProgress { still: Span },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        match *self {
+            Breach::RolledBackLate { group: by, times, bound } => {
+                let times = how_often(times as u64);
+                format!(
+                    "more than {bound} after the last fault, {} still rolled back {times}",
+                    names.group(by)
+                )
+            }
+            Breach::RoundNotEnded { process: by, round, bound } => {
+                let round = match round {
+                    Round::Recovery => "recovery",
+                    Round::Checkpoint => "checkpoint",
+                };
+                format!(
+                    "a {round} that {} had begun did not end within {bound} of the last fault",
+                    names.process(by)
+                )
+            }
+            Breach::NoProgress { still } => {
+                format!("the application made no progress for {still} before the deadline")
+            }
+        }
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    promise: Some(Promise::Progress),
+    aspects: &[Aspect::RemarkedIfNotPromised],
+    ..Rule::new(Property::Progress, "after the last fault, every process resumed", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
+    departures::check(history, finding);
+    settles(history, finding);
 }
 
 fn settles(history: &History<'_>, finding: &mut Findings) {
@@ -222,8 +270,9 @@ mod tests {
         }
     }
 
+    /// Returns the first violation that `stalled` does not report.
     fn wrong(run: &Run) -> Option<Breach> {
-        check_alone(check, run).wrong().into_iter().next()
+        check_alone(&RULE, run).some_wrong().next()
     }
 
     #[test]
@@ -231,7 +280,7 @@ mod tests {
         let mut run = run();
         run.restore(0, 1, Some((0, 1)));
         move_on(&mut run, 58);
-        assert_eq!((wrong(&run), check_alone(check, &run).instances), (None, 3));
+        assert_eq!((wrong(&run), check_alone(&RULE, &run).instances), (None, 3));
     }
 
     #[test]
@@ -256,7 +305,7 @@ mod tests {
                 let attempt = faultline_core::Attempt(1);
                 run.0.claim(1, Claim::CheckpointRequested { position, attempt, forced: false });
             }
-            let found = check_alone(check, &run.0).wrong();
+            let found = check_alone(&RULE, &run.0).wrong::<Breach>();
             found.iter().any(|it| matches!(it, Breach::RoundNotEnded { round: Round::Recovery, .. }))
         };
         assert_eq!((found(false), found(true)), (true, false));
@@ -379,10 +428,10 @@ mod tests {
         let mut run = run();
         assert!(wrong(&run).is_some());
         run.context.outcome = Some(Outcome::Completed);
-        assert_eq!(check_alone(check, &run).instances, 0);
+        assert_eq!(check_alone(&RULE, &run).instances, 0);
         run.context.outcome = Some(Outcome::Deadline);
         run.withdraw(Promise::Progress);
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!(
             (finding.instances, finding.violation_count(), finding.remarks.len()),
             (0, 0, 1),

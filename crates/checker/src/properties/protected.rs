@@ -21,8 +21,25 @@ use std::collections::BTreeSet;
 use faultline_core::fault::StorageFault;
 use faultline_core::{Claim, Fault, ProcessId, Time};
 
-use crate::finding::{Breach, Findings};
-use faultline_history::{Checkpoint, CheckpointName, Group, History, StoredCopy};
+use crate::finding::{Findings, Worded};
+use faultline_history::{Checkpoint, CheckpointName, Context, Group, History, StoredCopy};
+
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    ProtectedWithoutCopy { holder: ProcessId, owner: ProcessId },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        let Breach::ProtectedWithoutCopy { holder, owner } = *self;
+        format!(
+            "{} claims that its lost storage is complete again, but holds no part of {}",
+            names.process(holder),
+            names.process(owner)
+        )
+    }
+}
 
 /// Adds the violations to the finding of `durableBeforeCommit`.
 pub(super) fn check(history: &History<'_>, finding: &mut Findings) {
@@ -130,7 +147,6 @@ fn copies<'a>(group: &'a Group<'_>, place: usize) -> impl Iterator<Item = &'a St
 mod tests {
     use super::super::durable_before_commit;
     use super::*;
-    use crate::finding::Breach;
     use crate::testing::{Run, check_alone, finds};
     use faultline_core::{ClusterId, Fact, Span};
     use faultline_trace::manifest::{Copies, ReplicaHolders};
@@ -153,7 +169,7 @@ mod tests {
         run.durable(1, run.image(0, 0, 1));
         run.wait(Span(1));
         run.claim(1, Claim::Protected);
-        let finding = check_alone(durable_before_commit::check, &run);
+        let finding = check_alone(&durable_before_commit::RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (3, 0));
     }
 
@@ -163,7 +179,7 @@ mod tests {
         run.claim(1, Claim::Protected);
         run.wait(Span(1));
         run.durable(1, run.image(0, 0, 1));
-        let finding = check_alone(durable_before_commit::check, &run);
+        let finding = check_alone(&durable_before_commit::RULE, &run);
         finds!(finding, Breach::ProtectedWithoutCopy { holder: ProcessId(1), owner: ProcessId(0) });
         assert_eq!(finding.violation_count(), 1);
     }
@@ -174,7 +190,7 @@ mod tests {
             let mut run = run();
             happens(&mut run);
             run.claim(1, Claim::Protected);
-            check_alone(durable_before_commit::check, &run).violation_count()
+            check_alone(&durable_before_commit::RULE, &run).violation_count()
         };
         assert_eq!(found(|run| run.wait(Span(1))), 1);
         assert_eq!(found(|run| run.spoil(0, Span(9))), 0, "the owner's part is corrupt");
@@ -200,7 +216,7 @@ mod tests {
             }
             run.wait(Span(1));
             run.claim(1, Claim::Protected);
-            check_alone(durable_before_commit::check, &run).violation_count()
+            check_alone(&durable_before_commit::RULE, &run).violation_count()
         };
         assert_eq!((found(false), found(true)), (1, 0));
     }
@@ -213,7 +229,7 @@ mod tests {
         run.wait(Span(1));
         run.kill(1, true);
         run.claim(1, Claim::Protected);
-        assert_eq!(check_alone(durable_before_commit::check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&durable_before_commit::RULE, &run).violation_count(), 0);
     }
 
     #[test]
@@ -223,7 +239,7 @@ mod tests {
             happens(&mut run);
             run.wait(Span(1));
             run.claim(1, Claim::Protected);
-            check_alone(durable_before_commit::check, &run).violation_count()
+            check_alone(&durable_before_commit::RULE, &run).violation_count()
         };
         assert_eq!(found(|run| run.lose_permanently(0)), 0, "the owner failed permanently");
         assert_eq!(found(|run| run.supervisor(Fact::Left(ClusterId(0)))), 0, "the owner's cluster left");
@@ -245,7 +261,7 @@ mod tests {
             happens(&mut run);
             run.wait(Span(1));
             run.claim(1, Claim::Protected);
-            check_alone(durable_before_commit::check, &run).violation_count()
+            check_alone(&durable_before_commit::RULE, &run).violation_count()
         };
         assert_eq!(found(|run| run.lose_permanently(2), false), 1);
         assert_eq!(found(|run| run.supervisor(Fact::Left(ClusterId(2))), false), 1);
@@ -293,8 +309,7 @@ mod tests {
     /// Lets p1 claim that it is protected, and returns how many replicas it lacks.
     fn without_copy(run: &mut Run) -> usize {
         run.claim(1, Claim::Protected);
-        let found = check_alone(durable_before_commit::check, run).wrong();
-        found.iter().filter(|it| matches!(it, Breach::ProtectedWithoutCopy { .. })).count()
+        check_alone(&durable_before_commit::RULE, run).some_wrong::<Breach>().count()
     }
 
     #[test]

@@ -3,14 +3,37 @@
 //! that a rollback undid counts as well, because the value will be sent again.
 
 use super::valid_checkpoints::{CrossingMessage, for_each_message};
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::History;
+use crate::properties::Rule;
+use faultline_core::{FactKind, MessageId, Position};
+use faultline_history::{Context, History};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::QuietCheckpoints);
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    SentAfterPart { position: Position, message: MessageId },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        let Breach::SentAfterPart { position, message: id } = *self;
+        format!(
+            "checkpoint {position} contains the receipt of {}, which {} sent after it had saved its part",
+            names.message(id),
+            names.process(id.from)
+        )
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::Planned],
+    ..Rule::new(Property::QuietCheckpoints, "checkpoints contain no value that was sent after them", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     if history.planned.is_none() {
-        return finding;
+        return;
     }
     for_each_message(history, |CrossingMessage { position, message, sender, receiver }| {
         let received = message.delivered().iter().find(|it| history.contains(receiver, **it));
@@ -23,7 +46,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             );
         }
     });
-    finding
 }
 
 #[cfg(test)]
@@ -41,7 +63,7 @@ mod tests {
         let late = run.executed(0, 2, &[], &[1])[0];
         let position = run.save(1, 0, 1);
         run.commit(0, position);
-        assert_eq!(check_alone(check, &run.0).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run.0).violation_count(), 0);
 
         let mut run = Partitions::new(2);
         run.save(0, 0, 1);
@@ -50,7 +72,7 @@ mod tests {
         run.delivered(id);
         let position = run.save(1, 0, 1);
         run.commit(0, position);
-        assert_eq!(check_alone(check, &run.0).violation_count(), 1);
+        assert_eq!(check_alone(&RULE, &run.0).violation_count(), 1);
     }
 
     #[test]
@@ -64,6 +86,6 @@ mod tests {
         run.restored(0, 3, first);
         let second = run.checkpoint(3, 2);
         run.commit(1, second);
-        assert_eq!(check_alone(check, &run.0).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run.0).violation_count(), 0);
     }
 }

@@ -4,27 +4,47 @@
 //! federation, and facts that contradict each other ([`faultline_trace::Flaw`]). None of this is the fault of a
 //! protocol, so it is never a violation.
 
-use crate::finding::{Findings, Gap, Remark};
+use crate::evidence::contradiction;
+use crate::finding::{COMPLETE_RECORD, Findings};
 use crate::judgement::Property;
+use crate::properties::Rule;
 use faultline_history::History;
+use faultline_trace::Flaw;
 
 /// The maximum number of flaws that a verdict lists individually.
 const NAMED: usize = 4;
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::RecordComplete);
+pub(super) const RULE: Rule =
+    Rule::new(Property::RecordComplete, "the record is complete and unchanged", check);
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     finding.instances = history.trace.streams.len() as u64;
     let unmatched = history.context.unmatched.filter(|it| *it > 0);
-    finding.remarks.extend(unmatched.map(|lines| Remark::Unmatched { lines }));
+    if let Some(lines) = unmatched {
+        finding.remark(match lines {
+            1 => "1 line of the events matches no rule".to_owned(),
+            _ => format!("{lines} lines of the events match no rule"),
+        });
+    }
     if !history.is_flawed() {
-        return finding;
+        return;
     }
     let (flaws, contradictions) = (&history.trace.flaws, &history.contradictions);
-    let named = flaws.iter().take(NAMED).cloned().collect::<Vec<_>>();
-    let others = contradictions.iter().take(NAMED - named.len()).cloned().collect::<Vec<_>>();
-    let more = flaws.len() + contradictions.len() - named.len() - others.len();
-    finding.unjudged(Gap::Flawed { flaws: named, contradictions: others, more });
-    finding
+    let names = history.context;
+    let stated = flaws.iter().map(|flaw| flaw.describe(|it| names.process(it)));
+    let stated = stated.chain(contradictions.iter().map(|it| contradiction(it, names)));
+    let mut reason = stated.take(NAMED).collect::<Vec<_>>().join("; ");
+    let more = (flaws.len() + contradictions.len()).saturating_sub(NAMED);
+    if more > 0 {
+        reason += &format!("; and {more} more of this kind");
+    }
+    match flaws.iter().take(NAMED).any(Flaw::is_change) {
+        _ if names.unmatched.is_some() => {
+            finding.unjudged(reason, "complete the events, and import them again")
+        }
+        true => finding.unjudged(reason, "use an unchanged copy of the record, or repeat the run"),
+        false => finding.unjudged(reason, COMPLETE_RECORD),
+    }
 }
 
 #[cfg(test)]
@@ -32,22 +52,23 @@ mod tests {
     use super::*;
     use crate::testing::{Run, check_alone, p};
     use faultline_core::Life;
-    use faultline_trace::{Flaw, FlawKind};
+    use faultline_trace::FlawKind;
 
     #[test]
     fn flaws_are_reported_and_never_violations() {
         let mut run = Run::new(&[&[0], &[1]]);
-        assert_eq!(check_alone(check, &run).open, None);
+        assert_eq!(check_alone(&RULE, &run).gap(), "");
         run.trace.flaws.push(Flaw { stream: Some((p(1), Life(1))), kind: FlawKind::Absent });
         run.trace.flaws.push(Flaw { stream: None, kind: FlawKind::Contradiction("it was edited".into()) });
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!(finding.violation_count(), 0);
         assert_eq!(
-            finding.open.unwrap().sentence(&run.context),
+            finding.gap(),
             "the facts of p1, life 1 are missing: there is no file; it was edited; restore the files of the record from a \
              complete copy, or repeat the run"
         );
         run.trace.flaws.extend(vec![Flaw { stream: None, kind: FlawKind::NoDigest }; 5]);
-        assert!(matches!(check_alone(check, &run).open, Some(Gap::Flawed { more: 3, .. })));
+        let finding = check_alone(&RULE, &run);
+        assert!(finding.gap().contains("; and 3 more of this kind; "), "{finding:?}");
     }
 }

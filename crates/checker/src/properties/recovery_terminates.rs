@@ -6,17 +6,39 @@
 //! a few times. This property requires that the repetition ends. Under protocols that do not promise progress, endless
 //! repetition is only reported as a remark.
 
-use faultline_core::{Cause, Incarnation};
+use faultline_core::{Cause, FactKind, Incarnation, Promise};
 
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{GroupId, History};
+use crate::properties::{Aspect, Rule};
+use crate::words::how_often;
+use faultline_history::{Context, GroupId, History};
 
 /// The number of rollbacks allowed for each cluster of the federation, in addition to one for each checkpoint.
 const ROUNDS: usize = 4;
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::RecoveryTerminates);
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    RolledBackRepeatedly { group: GroupId, times: usize },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        let Breach::RolledBackRepeatedly { group: by, times } = *self;
+
+        format!("{} rolled back {} for the same failure", names.group(by), how_often(times as u64))
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    promise: Some(Promise::Progress),
+    evidence: &[FactKind::RecoveryStarted],
+    aspects: &[Aspect::RemarkedIfNotPromised],
+    ..Rule::new(Property::RecoveryTerminates, "every recovery terminated", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     for (number, group) in history.groups.numbered() {
         // The chains of one cluster's rollbacks usually contain each other, so the first chain that is too long
         // suffices.
@@ -35,7 +57,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             }
         }
     }
-    finding.promised(history.context)
 }
 
 /// Returns how often a group occurs in the chain of causes of one of its rollbacks, and its first occurrence.
@@ -80,9 +101,9 @@ mod tests {
 
     #[test]
     fn endless_mutual_rollbacks_are_found() {
-        let finding = check_alone(check, &mutual_rollbacks(2));
+        let finding = check_alone(&RULE, &mutual_rollbacks(2));
         assert_eq!((finding.instances, finding.violation_count()), (5, 0));
-        let finding = check_alone(check, &mutual_rollbacks(10));
+        let finding = check_alone(&RULE, &mutual_rollbacks(10));
         assert_eq!(finding.violation_count(), 2);
         finds!(finding, Breach::RolledBackRepeatedly { .. });
     }
@@ -91,7 +112,7 @@ mod tests {
     fn endless_rollbacks_under_a_protocol_that_does_not_promise_progress_are_a_remark() {
         let mut run = mutual_rollbacks(10);
         run.withdraw(faultline_core::Promise::Progress);
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count(), finding.remarks.len()), (0, 0, 2));
     }
 
@@ -100,6 +121,6 @@ mod tests {
         let mut run = Run::new(&[&[0]]);
         run.commit_all(0, &[0]);
         (1..20).for_each(|incarnation| run.restore(0, incarnation, Some((0, 1))));
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
     }
 }

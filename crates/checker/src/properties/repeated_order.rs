@@ -6,17 +6,38 @@
 
 use std::collections::HashMap;
 
-use faultline_core::{Fact, MessageId};
+use faultline_core::{Fact, FactKind, MessageId, Promise};
 
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{History, Point, SegmentNo};
+use crate::properties::Rule;
+use faultline_history::{Context, History, Point, SegmentNo};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::RepeatedOrder);
-    if !finding.property.is_judged(history.context) {
-        return finding;
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    DeliveredInAnotherOrder { message: MessageId, instead_of: MessageId },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        let Breach::DeliveredInAnotherOrder { message: id, instead_of } = *self;
+        format!(
+            "{} delivered {} instead of {}, on whose delivery other processes depend",
+            names.process(id.to),
+            names.message(id),
+            names.message(instead_of)
+        )
     }
+}
+
+pub(super) const RULE: Rule = Rule {
+    promise: Some(Promise::RepeatedOrder),
+    evidence: &[FactKind::Delivered, FactKind::Restored],
+    ..Rule::new(Property::RepeatedOrder, "re-execution delivered messages in the same order", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     for process in &history.processes {
         let states = process.segments.clone().map(SegmentNo).filter(|&it| history.has_state(it));
         let states: Vec<SegmentNo> = states.collect();
@@ -25,11 +46,10 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             let again = deliveries(history, cut, end_of(history, after));
             for &before in &states[..place] {
                 let was = deliveries(history, cut, end_of(history, before));
-                compare(history, &was, &again, &mut finding);
+                compare(history, &was, &again, finding);
             }
         }
     }
-    finding
 }
 
 /// Compares the deliveries that originally followed the restored state of a process with those that followed
@@ -133,15 +153,15 @@ mod tests {
 
     #[test]
     fn the_same_order_is_allowed() {
-        let finding = check_alone(check, &run(true, [0, 1]));
+        let finding = check_alone(&RULE, &run(true, [0, 1]));
         assert_eq!((finding.instances, finding.violation_count()), (2, 0), "{finding:?}");
     }
 
     #[test]
     fn another_order_is_found_if_a_process_depends_on_the_first() {
-        let finding = check_alone(check, &run(true, [1, 0]));
+        let finding = check_alone(&RULE, &run(true, [1, 0]));
         finds!(finding, Breach::DeliveredInAnotherOrder { .. });
-        assert_eq!(check_alone(check, &run(false, [1, 0])).violation_count(), 0, "no process depends on it");
+        assert_eq!(check_alone(&RULE, &run(false, [1, 0])).violation_count(), 0, "no process depends on it");
     }
 
     #[test]
@@ -153,13 +173,13 @@ mod tests {
         run.restore(1, 3, Some((0, 1)));
         let second = run.message(2, 1, 0, 0);
         run.deliver(second);
-        assert_eq!(check_alone(check, &run).violation_count(), 1);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 1);
     }
 
     #[test]
     fn a_protocol_that_promises_no_order_is_not_judged() {
         let mut run = run(true, [1, 0]);
         run.withdraw(Promise::RepeatedOrder);
-        assert_eq!(check_alone(check, &run).instances, 0);
+        assert_eq!(check_alone(&RULE, &run).instances, 0);
     }
 }

@@ -14,18 +14,45 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 
-use faultline_core::{Affected, Incarnation, Life, ProcessId};
+use faultline_core::{Affected, FactKind, Incarnation, Life, ProcessId};
 
 use super::orphan_deliveries::is_undone;
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{GroupId, History, Message, Point, RestoredBy, Rollback, SegmentNo};
+use crate::properties::Rule;
+use faultline_history::{Context, GroupId, History, Message, Point, RestoredBy, Rollback, SegmentNo};
 
 /// A rollback of a group.
 type RollbackOf = (GroupId, Incarnation);
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::RollbackCaused);
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    WithoutCause { group: GroupId, incarnation: Incarnation, undone_without_cause: bool },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        let Breach::WithoutCause { group: by, incarnation, undone_without_cause } = *self;
+
+        let messages = match undone_without_cause {
+            false => "no message that it had delivered was undone",
+            true => "only rollbacks without a cause undid messages that it had delivered",
+        };
+        format!(
+            "{} rolled back ({incarnation}) although none of its processes had failed since its last rollback \
+                     and {messages}",
+            names.group(by)
+        )
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::Failed, FactKind::Restored],
+    ..Rule::new(Property::RollbackCaused, "every rollback had a cause", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     let mut caused = Vec::new();
     let mut open = BTreeMap::new();
     let ends = ends(history);
@@ -66,7 +93,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             Breach::WithoutCause { group: number, incarnation, undone_without_cause },
         );
     }
-    finding
 }
 
 /// Returns the lives that the supervisor ended, or whose end it detected, by process.
@@ -214,7 +240,7 @@ mod tests {
     }
 
     fn wrong(run: &Run) -> Vec<Breach> {
-        check_alone(check, run).wrong()
+        check_alone(&RULE, run).wrong::<Breach>()
     }
 
     #[test]
@@ -223,7 +249,7 @@ mod tests {
         run.kill(0, false);
         run.restore(0, 1, Some((0, 1)));
         run.restore_because(1, 1, Some((0, 1)), alert(0, 1));
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (2, 0), "{:?}", finding.violations);
     }
 
@@ -309,7 +335,7 @@ mod tests {
         unasked.kill(1, false);
         unasked.restore(1, 2, Some((0, 1)));
         unasked.restore(2, 2, Some((0, 1)));
-        assert_eq!(check_alone(check, &unasked).violation_count(), 1);
+        assert_eq!(check_alone(&RULE, &unasked).violation_count(), 1);
     }
 
     #[test]

@@ -2,14 +2,35 @@
 //! pass over a checkpoint because it was collected, `maximal_line` detects it; if a log entry was collected too early,
 //! `no_loss` does.
 
-use faultline_core::{Claim, Sn};
+use faultline_core::{Claim, FactKind, ProcessId, Sn};
 
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{History, Point};
+use crate::properties::Rule;
+use faultline_history::{Context, History, Point};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::SafeCollection);
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    CollectedBeforeRollback { process: ProcessId, below: Sn, to: Sn },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        let Breach::CollectedBeforeRollback { process: by, below, to } = *self;
+        format!(
+            "{} rolled back to {to}, although it had collected all checkpoints below {below}",
+            names.process(by)
+        )
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::Collected],
+    ..Rule::new(Property::SafeCollection, "nothing was collected that a rollback needed", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     let collections: Vec<(Point, Sn)> = history
         .claims
         .iter()
@@ -20,7 +41,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         .collect();
     finding.instances = collections.len() as u64;
     if collections.is_empty() {
-        return finding;
+        return;
     }
     for restored in history.groups.iter().flat_map(|it| it.rollbacks.values()).flat_map(|it| it.restores()) {
         let process = history.process_of(restored.at);
@@ -36,7 +57,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             );
         }
     }
-    finding
 }
 
 #[cfg(test)]
@@ -58,9 +78,9 @@ mod tests {
 
     #[test]
     fn rolling_back_behind_a_collection_is_found() {
-        assert_eq!(check_alone(check, &run(1)).violation_count(), 0);
-        assert_eq!(check_alone(check, &run(1)).instances, 1);
-        assert_eq!(check_alone(check, &run(2)).violation_count(), 1);
+        assert_eq!(check_alone(&RULE, &run(1)).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run(1)).instances, 1);
+        assert_eq!(check_alone(&RULE, &run(2)).violation_count(), 1);
     }
 
     #[test]
@@ -70,6 +90,6 @@ mod tests {
         let claim = Claim::Collected { round: 1, below: Sn(9), kept: 1, log: 0 };
         run.state(1, Fact::Claim(Box::new(claim)));
         run.restore(0, 1, Some((0, 1)));
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
     }
 }

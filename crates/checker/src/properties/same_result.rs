@@ -2,24 +2,52 @@
 
 use faultline_core::fault::Outcome;
 
-use crate::finding::{Breach, Findings, Gap};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{Ending, History};
+use crate::properties::{Aspect, Rule};
+use faultline_core::{Digest, FactKind, ProcessId};
+use faultline_history::{Context, Ending, History};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::SameResult);
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    WrongResult { process: ProcessId, found: Digest, expected: Digest },
+    NeverFinished { process: ProcessId },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        match *self {
+            Breach::WrongResult { process: of, found, expected } => {
+                format!("{} finished with the result {found} instead of {expected}", names.process(of))
+            }
+            Breach::NeverFinished { process: of } => {
+                format!("{} never finished, or a rollback undid its completion", names.process(of))
+            }
+        }
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::Finished],
+    aspects: &[Aspect::NeedsNoOtherFact],
+    ..Rule::new(Property::SameResult, "every result equals that of a run without faults", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     let context = history.context;
     let (Some(expected), Some(Outcome::Completed)) = (&context.expected, &context.outcome) else {
-        return finding;
+        return;
     };
     let gone = history.supervision.gone(&context.clusters);
+    let unknown = |rank| format!("the final state of {} is unknown", context.process(rank));
     for &(rank, digest) in expected {
         // A permanently failed process has no result; the processes that took over its work do.
         if history.ending(rank) == Ending::Gone || gone.contains(&rank) {
             continue;
         }
         let Ending::Known(end) = history.ending(rank) else {
-            finding.unjudged(Gap::StateUnknown { process: rank });
+            finding.lacks_facts(unknown(rank));
             continue;
         };
         // If the partition has moved, the process that runs it has a result of its own.
@@ -37,11 +65,10 @@ pub(super) fn check(history: &History<'_>) -> Findings {
                     .violated([history.source(at)], Breach::WrongResult { process: rank, found, expected });
             }
             // The missing facts may include the result, or the fact that the process failed permanently.
-            None if history.is_flawed() => finding.unjudged(Gap::StateUnknown { process: rank }),
+            None if history.is_flawed() => finding.lacks_facts(unknown(rank)),
             None => finding.violated([], Breach::NeverFinished { process: rank }),
         }
     }
-    finding
 }
 
 #[cfg(test)]
@@ -61,17 +88,17 @@ mod tests {
 
     #[test]
     fn the_last_result_counts() {
-        let finding = check_alone(check, &run(&[2, 1]));
+        let finding = check_alone(&RULE, &run(&[2, 1]));
         assert_eq!((finding.instances, finding.violation_count()), (1, 0));
-        assert_eq!(check_alone(check, &run(&[1, 2])).violation_count(), 1);
-        assert_eq!(check_alone(check, &run(&[])).violation_count(), 1);
+        assert_eq!(check_alone(&RULE, &run(&[1, 2])).violation_count(), 1);
+        assert_eq!(check_alone(&RULE, &run(&[])).violation_count(), 1);
     }
 
     #[test]
     fn a_missing_result_is_no_violation_if_facts_are_missing() {
         let mut run = run(&[]);
         run.trace.flaws.push(Flaw { stream: None, kind: FlawKind::NoDigest });
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!(finding.violation_count(), 0);
         assert!(finding.open.is_some());
     }
@@ -83,15 +110,15 @@ mod tests {
         run.begin(1, 0);
         run.finish(0, 0, 0);
         run.0.context.expected = Some(vec![(p(0), Digest([1; 16])), (p(1), Digest([1; 16]))]);
-        assert_eq!(check_alone(check, &run.0).violation_count(), 1);
+        assert_eq!(check_alone(&RULE, &run.0).violation_count(), 1);
         run.lose_permanently(1);
-        assert_eq!(check_alone(check, &run.0).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run.0).violation_count(), 0);
     }
 
     #[test]
     fn a_result_that_was_undone_does_not_count() {
         let mut run = run(&[1]);
         run.restore(0, 1, Some((0, 1)));
-        assert_eq!(check_alone(check, &run).violation_count(), 1);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 1);
     }
 }

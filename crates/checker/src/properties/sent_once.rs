@@ -13,11 +13,13 @@
 
 use std::collections::BTreeMap;
 
-use faultline_core::{Claim, MessageId, ProcessId, Promise};
+use faultline_core::{Claim, FactKind, MessageId, ProcessId, Promise};
 
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{History, Point, SegmentNo};
+use crate::properties::{Aspect, Rule};
+use crate::words::how_often;
+use faultline_history::{Context, History, Point, SegmentNo};
 
 /// What a process did with a message within one segment.
 #[derive(Default)]
@@ -27,10 +29,37 @@ struct Transmissions {
     suppressed: bool,
 }
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::SentOnce);
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    SentAgain { message: MessageId, times: u64, suppressed: bool },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        let Breach::SentAgain { message: id, times, suppressed } = *self;
+
+        let (sender, receiver) = (names.process(id.from), names.process(id.to));
+        let (first, times) = match suppressed {
+            true => ("suppressed", format!(" and transmitted it {}", how_often(times))),
+            false => ("transmitted", format!(" {}", how_often(times))),
+        };
+        format!(
+            "{sender} {first} {}{times}, although no failure of {receiver} or its group required it",
+            names.message(id)
+        )
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::Resent],
+    aspects: &[Aspect::Economy],
+    ..Rule::new(Property::SentOnce, "no message was re-sent unnecessarily", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     if history.planned.is_some() {
-        return finding;
+        return;
     }
     let mut all: BTreeMap<(MessageId, SegmentNo), Transmissions> = BTreeMap::new();
     for &(id, at) in &history.suppressed {
@@ -60,7 +89,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             finding.violated([history.source(at)], Breach::SentAgain { message: id, times, suppressed });
         }
     }
-    finding
 }
 
 /// Returns whether the receiver, in another group, had the message before the sender restored its state, and never
@@ -121,11 +149,11 @@ mod tests {
     #[test]
     fn a_second_transmission_needs_a_failure_of_the_receiver() {
         let (mut run, id) = run();
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
         run.transmit(id, position(0, 1));
-        finds!(check_alone(check, &run), Breach::SentAgain { times: 2, suppressed: false, .. });
+        finds!(check_alone(&RULE, &run), Breach::SentAgain { times: 2, suppressed: false, .. });
         run.kill(1, false);
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0));
     }
 
@@ -136,9 +164,9 @@ mod tests {
         run.restore(0, 1, Some((0, 1)));
         run.send_as(id);
         run.state(0, Fact::Suppressed(id));
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
         run.transmit(id, position(0, 1));
-        finds!(check_alone(check, &run), Breach::SentAgain { times: 1, suppressed: true, .. });
+        finds!(check_alone(&RULE, &run), Breach::SentAgain { times: 1, suppressed: true, .. });
     }
 
     #[test]
@@ -148,7 +176,7 @@ mod tests {
         run.restore(0, 1, Some((0, 1)));
         run.send_as(id);
         run.transmit(id, position(0, 1));
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
     }
 
     #[test]
@@ -172,7 +200,7 @@ mod tests {
             run.restore(0, 1, Some((0, 1)));
             run.send_as(id);
             run.transmit(id, position(0, 1));
-            check_alone(check, &run)
+            check_alone(&RULE, &run)
         };
         finds!(sent_again(true, false), Breach::SentAgain { times: 1, suppressed: false, .. });
         assert_eq!(sent_again(false, false).violation_count(), 0);
@@ -190,7 +218,7 @@ mod tests {
             (0..count).for_each(|_| run.transmit(id, position(0, 1)));
             run.restore(1, incarnation, Some((0, 1)));
             run.restore(2, incarnation, Some((0, 1)));
-            check_alone(check, &run)
+            check_alone(&RULE, &run)
         };
         assert_eq!(transmissions(1, 2).violation_count(), 0);
         finds!(transmissions(1, 3), Breach::SentAgain { times: 3, suppressed: false, .. });
@@ -210,7 +238,7 @@ mod tests {
             run.restore(1, 1, Some((0, 1)));
             run.restore(2, 1, Some((0, 1)));
             run.claim(2, Claim::RecoveryStarted { lives: 2, round: 2 });
-            check_alone(check, &run)
+            check_alone(&RULE, &run)
         };
         assert_eq!(transmissions(3).violation_count(), 0);
         finds!(transmissions(4), Breach::SentAgain { times: 4, suppressed: false, .. });
@@ -222,8 +250,8 @@ mod tests {
         run.kill(1, false);
         run.restore(1, 1, None);
         run.transmit(id, position(0, 1));
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
         run.transmit(id, position(0, 1));
-        finds!(check_alone(check, &run), Breach::SentAgain { times: 3, suppressed: false, .. });
+        finds!(check_alone(&RULE, &run), Breach::SentAgain { times: 3, suppressed: false, .. });
     }
 }

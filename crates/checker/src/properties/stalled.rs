@@ -11,13 +11,36 @@
 
 use std::cmp::max;
 
-use faultline_core::{Fact, ProcessId, Span, Time};
+use faultline_core::{Fact, MessageId, ProcessId, Span, Time};
 
-use crate::finding::{Breach, Findings};
-use faultline_history::{Ending, History, Point, RestoredBy, Segment, SegmentNo};
+use crate::finding::{Findings, Worded};
+use faultline_history::{Context, Ending, History, Point, RestoredBy, Segment, SegmentNo};
 
 /// The factor by which a delay may exceed a comparable earlier one.
 pub(super) const TIMES: u64 = 10;
+
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    DeliveryOverdue { message: MessageId, waited: Span },
+    NotResumed { process: ProcessId, still: Span },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        match *self {
+            Breach::DeliveryOverdue { message: id, waited } => format!(
+                "{} was not delivered in the last {waited} before the deadline, although nothing delayed it",
+                names.message(id)
+            ),
+            Breach::NotResumed { process: by, still } => format!(
+                "{} restored its state, but its application did nothing in the last {still} before the deadline, \
+                 although it had continued from the same state without a message before the rollback",
+                names.process(by)
+            ),
+        }
+    }
+}
 
 /// Adds the violations to the finding of `progress`. `since` is the time at which the last fault ended, and `bound` the
 /// time that a recovery may take.
@@ -159,7 +182,7 @@ mod tests {
     }
 
     fn wrong(run: &Run) -> Vec<Breach> {
-        check_alone(progress::check, run).wrong()
+        check_alone(&progress::RULE, run).wrong::<Breach>()
     }
 
     #[test]

@@ -18,21 +18,51 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::Outcome;
-use faultline_core::{Incarnation, ProcessId, Promise, TaskId};
+use faultline_core::{FactKind, Incarnation, Position, ProcessId, Promise, TaskId};
 
 use super::valid_checkpoints::cut_of;
-use crate::finding::{Breach, Findings, Gap};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{History, Joined, MessageNo, Planned, Point};
+use crate::properties::Rule;
+use faultline_history::{Context, History, Joined, MessageNo, Planned, Point};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::StrictlyRequired);
-    let Some(planned) = &history.planned else { return finding };
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    NotRequired { process: ProcessId, task: TaskId, epoch: Incarnation },
+    NotReexecuted { process: ProcessId, task: TaskId, epoch: Incarnation },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        match *self {
+            Breach::NotRequired { process: by, task, epoch } => format!(
+                "{} re-executed {} in recovery {}, although no lost value required it",
+                names.process(by),
+                names.task(task),
+                epoch.0
+            ),
+            Breach::NotReexecuted { process: by, task, epoch } => format!(
+                "{} did not re-execute {} in recovery {}, although a lost value required it",
+                names.process(by),
+                names.task(task),
+                epoch.0
+            ),
+        }
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::Planned],
+    ..Rule::new(Property::StrictlyRequired, "recoveries re-executed exactly the required tasks", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
+    let Some(planned) = &history.planned else { return };
     let last = planned.epochs().last().copied();
     for epoch in planned.epochs() {
-        check_epoch(history, planned, epoch, is_over(history, epoch, last), &mut finding);
+        check_epoch(history, planned, epoch, is_over(history, epoch, last), finding);
     }
-    finding
 }
 
 /// Returns whether a recovery must have finished re-executing: a checkpoint was taken after it, or the program ended.
@@ -54,7 +84,7 @@ fn check_epoch(
     let context = history.context;
     let needed = match Needed::of(history, planned, epoch) {
         Ok(needed) => needed,
-        Err(gap) => return finding.unjudged(gap),
+        Err((owner, position)) => return finding.lacks_content(owner, position, context),
     };
     let required = needed.required(|_, _| false);
     finding.instances += needed.states.len() as u64;
@@ -121,13 +151,17 @@ struct Needed<'a> {
 
 impl<'a> Needed<'a> {
     /// Fails if a part of the valid checkpoint is not known.
-    fn of(history: &'a History<'a>, planned: &'a Planned, epoch: Incarnation) -> Result<Needed<'a>, Gap> {
+    fn of(
+        history: &'a History<'a>,
+        planned: &'a Planned,
+        epoch: Incarnation,
+    ) -> Result<Needed<'a>, (ProcessId, Position)> {
         let mut states: BTreeMap<ProcessId, State> = BTreeMap::new();
         for &partition in history.context.clusters.iter().flatten() {
             // Some partitions had not joined when the next recovery began. They re-executed nothing.
             let Some(joined) = planned.joined.get(&(epoch, partition)) else { continue };
             let state = State::of(history, partition, joined);
-            let gap = Gap::PartUnknown { owner: partition, position: joined.slot };
+            let gap = (partition, joined.slot);
             states.insert(partition, state.ok_or(gap)?);
         }
         Ok(Needed { history, planned, epoch, states })
@@ -227,7 +261,7 @@ mod tests {
         } else {
             run.0.context.outcome = Some(Outcome::Deadline);
         }
-        check_alone(check, &run.0).wrong()
+        check_alone(&RULE, &run.0).wrong::<Breach>()
     }
 
     #[test]
@@ -275,14 +309,14 @@ mod tests {
         run.rerun(0, again, 1, 5);
         run.0.kill(2, false);
         run.0.context.outcome = Some(Outcome::Deadline);
-        check_alone(check, &run.0)
+        check_alone(&RULE, &run.0)
     }
 
     #[test]
     fn an_interrupted_recovery_is_judged_by_what_it_re_executed() {
         let finding = interrupted(3);
         assert_eq!((finding.instances, finding.violation_count()), (2, 0));
-        let wrong = interrupted(4).wrong();
+        let wrong = interrupted(4).wrong::<Breach>();
         assert!(matches!(wrong[..], [Breach::NotRequired { .. }]), "{wrong:?}");
     }
 
@@ -295,7 +329,7 @@ mod tests {
         run.delivered(id);
         run.drained(0, 1, 5);
         run.checkpoint(5, 1);
-        let finding = check_alone(check, &run.0);
+        let finding = check_alone(&RULE, &run.0);
         assert_eq!((finding.instances, finding.violation_count()), (2, 0));
     }
 }

@@ -2,15 +2,71 @@
 //! does not have, and the process that ends the program has used the outcome of every task that was spawned.
 
 use faultline_core::fault::Outcome;
-use faultline_core::{ProcessId, TaskId, Theft, TheftStep};
+use faultline_core::{FactKind, ProcessId, TaskId, Theft, TheftStep};
 
-use crate::finding::{Breach, Findings, Gap, Remark};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{History, Tasks};
+use crate::properties::Rule;
+use crate::words::theft_name;
+use faultline_history::{Context, History, ImpossibleFact, Tasks};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::TasksOnce);
-    let Some(tasks) = &history.tasks else { return finding };
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    ImpossibleFact {
+        process: ProcessId,
+        what: ImpossibleFact,
+    },
+    WrongResultOfTasks {
+        process: ProcessId,
+    },
+    OtherTasksThanSpawned {
+        process: ProcessId,
+    },
+    Stalled {
+        /// The first lent task whose result never arrived, if any.
+        lent: Option<(Theft, TaskId)>,
+    },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        match *self {
+            Breach::ImpossibleFact { process: by, what } => {
+                format!("{} {}", names.process(by), impossible(what, names))
+            }
+            Breach::WrongResultOfTasks { process: by } => {
+                format!("the tasks in the result of {} do not match the facts", names.process(by))
+            }
+            Breach::OtherTasksThanSpawned { process: by } => {
+                format!(
+                    "the tasks in the result of {} are not the tasks that were spawned",
+                    names.process(by)
+                )
+            }
+            Breach::Stalled { lent } => {
+                let stalled =
+                    "the program stalled: no task was run or stolen for a long time before the deadline";
+                match lent {
+                    Some((theft, task)) => format!(
+                        "{stalled}, and the result of {} never arrived ({})",
+                        names.task(task),
+                        theft_name(theft, names)
+                    ),
+                    None => stalled.to_owned(),
+                }
+            }
+        }
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::Ran],
+    ..Rule::new(Property::TasksOnce, "every task ran exactly once", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
+    let Some(tasks) = &history.tasks else { return };
     finding.instances = tasks.moves;
     for (at, what) in &tasks.impossible {
         finding.violated(
@@ -24,7 +80,12 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         match end.found {
             None => {
                 let is_incomplete = !history.trace.flaws.is_empty();
-                finding.remarks.push(Remark::NotCounted { process, is_incomplete });
+                let why = match is_incomplete {
+                    true => "facts are missing",
+                    false => "executions of a task spawned different tasks",
+                };
+                let result = format!("the result of {}", history.context.process(process));
+                finding.remark(format!("{why}, so the tasks in {result} could not be checked"));
             }
             Some(found) if found != end.reported => {
                 finding.violated([history.source(end.at)], Breach::WrongResultOfTasks { process });
@@ -39,9 +100,9 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         finding.violated([], Breach::Stalled { lent: never_returned(history, tasks) });
     }
     if tasks.ends.is_empty() && history.context.outcome == Some(Outcome::Completed) {
-        finding.unjudged(Gap::NoResultOfTasks);
+        let reason = "no process reported a result that contains tasks";
+        finding.inconclusive(reason, "keep at least one process until the end of the program");
     }
-    finding
 }
 
 /// Returns whether a process had yet to start, for the first time or again, when the run ended. A program may wait for
@@ -67,6 +128,47 @@ fn never_returned(history: &History<'_>, tasks: &Tasks) -> Option<(Theft, TaskId
         let ended = surviving(&[TheftStep::Merged, TheftStep::Voided]);
         surviving(&[TheftStep::Lent]).filter(|_| ended.is_none()).map(|it| (*theft, it.task))
     })
+}
+
+/// Returns the sentence about an impossible fact of a task-based program, without its subject.
+fn impossible(what: ImpossibleFact, names: &Context) -> String {
+    let named = |theft| theft_name(theft, names);
+    let name = |task| names.task(task);
+    match what {
+        ImpossibleFact::Ran { task } => format!("ran {}, which it did not have", name(task)),
+        ImpossibleFact::Lent { task } => format!("lent {}, which it did not have", name(task)),
+        ImpossibleFact::Sent { task, theft } => {
+            format!("sent {}, which it had not lent ({})", name(task), named(theft))
+        }
+        ImpossibleFact::TookTwice { task, theft } => {
+            format!("received {} twice for one theft ({})", name(task), named(theft))
+        }
+        ImpossibleFact::Merged { task, theft } => {
+            format!("used the result of {}, which it had not lent ({})", name(task), named(theft))
+        }
+        ImpossibleFact::TookBack { task } => format!("took back {}, which it had not lent", name(task)),
+        ImpossibleFact::Dropped { task } => format!("dropped {}, which it did not have", name(task)),
+        ImpossibleFact::OwedNothing { task, theft } => {
+            format!("completed or returned {}, for which it owed nothing ({})", name(task), named(theft))
+        }
+        ImpossibleFact::Unfinished { task, theft, returned, left } => {
+            let what = if returned { "returned" } else { "completed" };
+            format!(
+                "{what} stolen {} although {left} of its tasks had not ended ({})",
+                name(task),
+                named(theft)
+            )
+        }
+        ImpossibleFact::EndedEarly { left } => {
+            format!("ended the program although {left} of its tasks had not ended")
+        }
+        ImpossibleFact::EndedNothing => "ended the program, which it did not own".into(),
+        ImpossibleFact::AbsorbedTwice { of, theft } => format!(
+            "took over the state of {}, part of which ({}) it already had",
+            names.process(of),
+            named(theft)
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -100,13 +202,13 @@ mod tests {
         let sums = run.sums(&[TaskId::MAIN.child(0), second, second.child(0)]);
         run.finish(0, sums, sums);
         run.finish(1, 0, 0);
-        check_alone(check, &run.0)
+        check_alone(&RULE, &run.0)
     }
 
     #[test]
     fn a_stolen_task_counts_with_all_its_descendants() {
         let finding = ended(run());
-        assert_eq!((finding.violation_count(), finding.open.clone()), (0, None), "{finding:?}");
+        assert_eq!((finding.violation_count(), finding.gap()), (0, String::new()), "{finding:?}");
         assert!(finding.instances >= 5, "{finding:?}");
     }
 
@@ -138,7 +240,7 @@ mod tests {
             run.ran(1, task.child(0), 0);
             run.step(1, first, task, TheftStep::Done);
         }
-        check_alone(check, &run.0)
+        check_alone(&RULE, &run.0)
     }
 
     #[test]
@@ -171,7 +273,7 @@ mod tests {
         let mut run = run();
         run.finish(0, 1, 1);
         finds!(
-            check_alone(check, &run.0),
+            check_alone(&RULE, &run.0),
             Breach::ImpossibleFact { what: ImpossibleFact::EndedEarly { .. }, .. }
         );
     }
@@ -182,7 +284,7 @@ mod tests {
         let only = run.begin(0, 1)[0];
         run.ran(0, only, 0);
         run.finish(0, only.0, only.0 + 1);
-        finds!(check_alone(check, &run.0), Breach::WrongResultOfTasks { .. });
+        finds!(check_alone(&RULE, &run.0), Breach::WrongResultOfTasks { .. });
     }
 
     #[test]
@@ -192,7 +294,7 @@ mod tests {
         run.absorb(0, 1, Some(saved));
         run.absorb(0, 1, Some(saved));
         finds!(
-            check_alone(check, &run.0),
+            check_alone(&RULE, &run.0),
             Breach::ImpossibleFact { what: ImpossibleFact::AbsorbedTwice { .. }, .. }
         );
     }
@@ -203,9 +305,9 @@ mod tests {
         run.0.context.outcome = Some(Outcome::Deadline);
         run.0.context.settled_after = Some(faultline_core::Span::from_secs(10));
         run.0.context.end = faultline_core::Time::ZERO + faultline_core::Span::from_secs(9);
-        assert_eq!(check_alone(check, &run.0).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run.0).violation_count(), 0);
         run.0.context.end = faultline_core::Time::ZERO + faultline_core::Span::from_secs(11);
-        finds!(check_alone(check, &run.0), Breach::Stalled { lent: Some(_) });
+        finds!(check_alone(&RULE, &run.0), Breach::Stalled { lent: Some(_) });
     }
 
     #[test]
@@ -217,13 +319,13 @@ mod tests {
         let (process, life) = (ProcessId(1), Life(1));
         let (storage, by) = (StorageFate::Kept, EndedBy::Silence);
         run.0.supervisor(Fact::Failed { process, life, storage, by });
-        assert_eq!(check_alone(check, &run.0).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run.0).violation_count(), 0);
     }
 
     #[test]
     fn a_program_without_a_recorded_end_is_unknown() {
         let mut run = run();
         run.0.state(0, Fact::Finished(Box::new((Witness::default(), Digest([1; 16])))));
-        assert!(check_alone(check, &run.0).open.is_some());
+        assert!(check_alone(&RULE, &run.0).open.is_some());
     }
 }

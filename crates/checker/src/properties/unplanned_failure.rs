@@ -9,11 +9,18 @@ use std::collections::BTreeSet;
 use faultline_core::{EndedBy, Fault, FaultNo, Life, ProcessId};
 use faultline_history::History;
 
-use crate::finding::{Findings, Gap};
+use super::at_once::end_not_seen;
+use crate::finding::Findings;
 use crate::judgement::Property;
+use crate::properties::{Aspect, Rule};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::NoUnplannedFailure);
+pub(super) const RULE: Rule = Rule {
+    aspects: &[Aspect::NeedsNoOtherFact],
+    ..Rule::new(Property::NoUnplannedFailure, "no process ended unexpectedly", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
+    let context = history.context;
     let (crashes, seen) = (crashes(history), seen(history));
     for end in &history.supervision.ends {
         finding.instances += 1;
@@ -21,16 +28,24 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         let has_facts =
             || history.trace.streams.get(&(end.process, end.life)).is_some_and(|it| !it.is_empty());
         if !end.is_ordered {
-            finding.unjudged(Gap::EndedUnexpectedly { process: end.process, at: end.at });
+            let process = context.process(end.process);
+            let at = end.at.as_secs_f64();
+            let remedy = match context.in_pods {
+                true => "its log may say why (`kubectl faultline logs`)",
+                false => "its log in the record (`nodes`) may say why",
+            };
+            finding.unjudged(
+                format!("{process} ended unexpectedly at {at:.2} s, without a planned fault"),
+                remedy,
+            );
         } else if let Some(EndedBy::Fault(fault)) = end.by
             && crashes.contains(&fault)
             && !seen.contains(&(fault, end.process, end.life))
             && has_facts()
         {
-            finding.unjudged(Gap::EndNotSeen { process: end.process, fault });
+            end_not_seen(end.process, fault, context, finding);
         }
     }
-    finding
 }
 
 /// Returns the crashes whose effects the manifest must state: in virtual time, there are no effects, and until a run
@@ -61,14 +76,14 @@ mod tests {
     fn an_end_that_the_supervisor_only_detected_is_unplanned() {
         let mut run = Run::new(&[&[0], &[1]]);
         run.kill(0, false);
-        assert_eq!(check_alone(check, &run).open, None);
+        assert_eq!(check_alone(&RULE, &run).gap(), "");
         run.supervisor(Fact::Detected { process: ProcessId(1), life: Life(1) });
-        let reason = check_alone(check, &run).open.expect("the supervisor did not order this end");
-        assert!(matches!(reason, Gap::EndedUnexpectedly { process: ProcessId(1), .. }), "{reason:?}");
+        let reason = check_alone(&RULE, &run).gap();
+        assert!(reason.starts_with("p1 ended unexpectedly at 0.00 s, without a planned fault; "), "{reason}");
     }
 
     /// Returns the finding about a crash of process 0 on real processes, with these times of its effect.
-    fn crashed(has_facts: bool, effect: Option<Option<Time>>) -> Option<Gap> {
+    fn crashed(has_facts: bool, effect: Option<Option<Time>>) -> String {
         let mut run = Run::new(&[&[0], &[1]]);
         run.context.measures_links = true;
         run.context.outcome = Some(Outcome::Completed);
@@ -81,26 +96,26 @@ mod tests {
         run.supervisor(Fact::Failed { process, life, storage: StorageFate::Kept, by: EndedBy::Fault(no) });
         let effect = effect.map(|at| Effect { process, life, at, exited: None, error: Span::ZERO });
         run.context.effects = vec![EffectEntry { no, due: Time(0), on: effect.into_iter().collect() }];
-        check_alone(check, &run).open
+        check_alone(&RULE, &run).gap()
     }
 
     #[test]
     fn a_process_that_nobody_saw_crash_may_have_ended_by_itself() {
-        let unseen = Some(Gap::EndNotSeen { process: ProcessId(0), fault: FaultNo(0) });
-        assert_eq!(crashed(true, None), unseen);
-        assert_eq!(crashed(true, Some(None)), unseen);
-        assert_eq!(crashed(true, Some(Some(Time(7)))), None);
-        assert_eq!(crashed(false, None), None, "the process had not started");
+        for effect in [None, Some(None)] {
+            assert!(crashed(true, effect).starts_with("it is unknown when fault 0 ended p0: "), "{effect:?}");
+        }
+        assert_eq!(crashed(true, Some(Some(Time(7)))), "");
+        assert_eq!(crashed(false, None), "", "the process had not started");
     }
 
     #[test]
     fn a_process_whose_cluster_has_not_joined_cannot_fail() {
         let mut run = Run::new(&[&[0], &[1]]);
         run.supervisor(Fact::Detected { process: ProcessId(1), life: Life(1) });
-        assert!(check_alone(check, &run).open.is_some(), "the cluster may have been there from the start");
+        assert!(check_alone(&RULE, &run).open.is_some(), "the cluster may have been there from the start");
         run.supervisor(Fact::Joined(ClusterId(1)));
-        assert_eq!((check_alone(check, &run).instances, check_alone(check, &run).open), (0, None));
+        assert_eq!((check_alone(&RULE, &run).instances, check_alone(&RULE, &run).gap()), (0, String::new()));
         run.supervisor(Fact::Detected { process: ProcessId(1), life: Life(2) });
-        assert!(check_alone(check, &run).open.is_some(), "the cluster has joined");
+        assert!(check_alone(&RULE, &run).open.is_some(), "the cluster has joined");
     }
 }

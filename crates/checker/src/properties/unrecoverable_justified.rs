@@ -13,26 +13,76 @@
 use std::collections::BTreeSet;
 
 use faultline_core::{
-    Attempt, Claim, FaultModel, ImageName, Incarnation, Life, Position, ProcessId, Promise,
+    Attempt, Claim, FactKind, FaultModel, ImageName, Incarnation, Life, Position, ProcessId, Promise,
 };
 
 use super::lost_tasks::newest_left;
 use super::orphan_deliveries::OrphanDeliveries;
-use crate::finding::{Breach, Findings};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{Checkpoint, CheckpointName, Claimed, Group, GroupId, History, Part, StoredCopy};
+use crate::properties::Rule;
+use faultline_history::{
+    Checkpoint, CheckpointName, Claimed, Context, Group, GroupId, History, Part, StoredCopy,
+};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::UnrecoverableJustified);
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    WasDurable { owner: ProcessId, position: Position, holder: ProcessId },
+    TooFewLosses { group: GroupId, owner: ProcessId, holders: u32 },
+    NothingLost { group: GroupId },
+    WasAvailable { group: GroupId, position: Position },
+    LogNotLost { group: Option<GroupId>, holder: ProcessId },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        match *self {
+            Breach::WasDurable { owner, position, holder } => format!(
+                "the part of {} in checkpoint {position} was reported missing, but was durable at {}",
+                names.process(owner),
+                names.process(holder)
+            ),
+            Breach::TooFewLosses { group: of, owner, holders } => format!(
+                "{} was declared unrecoverable because the part of {} was missing, but fewer than {holders} of the \
+                 processes that store it had lost anything",
+                names.group(of),
+                names.process(owner)
+            ),
+            Breach::NothingLost { group: of } => {
+                format!("{} was declared unrecoverable, but no part was lost", names.group(of))
+            }
+            Breach::WasAvailable { group: of, position } => format!(
+                "{} was declared unrecoverable, but every part of checkpoint {position} was available",
+                names.group(of)
+            ),
+            Breach::LogNotLost { group: of, holder } => format!(
+                "{} was declared unrecoverable because its log was missing, but {} had not lost it",
+                of.map_or_else(|| "a process".to_owned(), |it| names.group(it)),
+                names.process(holder)
+            ),
+        }
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::Unrecoverable],
+    ..Rule::new(
+        Property::UnrecoverableJustified,
+        "no cluster that could be restored was declared unrecoverable",
+        check,
+    )
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     let mut orphans = None;
     for claimed in &history.claims {
         if let Claim::Unrecoverable { missing, .. } = claimed.claim {
             finding.instances += 1;
             let orphans = orphans.get_or_insert_with(|| OrphanDeliveries::of(history));
-            UnrecoverableClaim::new(history, orphans, claimed).judge(missing, &mut finding);
+            UnrecoverableClaim::new(history, orphans, claimed).judge(missing, finding);
         }
     }
-    finding
 }
 
 /// One claim that a cluster cannot be restored.
@@ -288,7 +338,7 @@ mod tests {
             }
             let missing = [(name, vec![p(1)])].into();
             run.0.claim(1, Claim::Unrecoverable { group: GroupId(0), missing });
-            let violations = check_alone(check, &run.0).violation_count();
+            let violations = check_alone(&RULE, &run.0).violation_count();
             assert_eq!(violations, u64::from(!is_gone), "{is_gone}");
         }
     }
@@ -307,7 +357,7 @@ mod tests {
             }
             let missing = [(run.0.image(0, 1, 1), vec![p(0), p(1)])].into();
             run.0.claim(0, Claim::Unrecoverable { group: GroupId(0), missing });
-            let finding = check_alone(check, &run.0);
+            let finding = check_alone(&RULE, &run.0);
             assert_eq!(finding.violation_count(), violations, "{:?}", finding.violations);
         }
     }
@@ -330,7 +380,7 @@ mod tests {
         run.kill(0, true);
         run.kill(1, true);
         give_up(&mut run);
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0));
     }
 
@@ -342,7 +392,7 @@ mod tests {
             run.kill(0, false);
             run.kill(1, false);
             give_up(&mut run);
-            assert_eq!(check_alone(check, &run).violation_count() == 0, is_justified, "{failures}");
+            assert_eq!(check_alone(&RULE, &run).violation_count() == 0, is_justified, "{failures}");
         }
     }
 
@@ -356,7 +406,7 @@ mod tests {
             run.kill(0, true);
             run.kill(1, true);
             give_up(&mut run);
-            let finding = check_alone(check, &run);
+            let finding = check_alone(&RULE, &run);
             assert_eq!(finding.violation_count(), violations, "{:?}", finding.violations);
         }
     }
@@ -368,9 +418,9 @@ mod tests {
         run.durable(0, run.image(0, 0, 1));
         run.kill(0, true);
         give_up(&mut run);
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
         run.context.promises = run.context.promises.with(&[Promise::DurableRestore]);
-        finds!(check_alone(check, &run), Breach::TooFewLosses { holders: 2, .. });
+        finds!(check_alone(&RULE, &run), Breach::TooFewLosses { holders: 2, .. });
     }
 
     #[test]
@@ -379,7 +429,7 @@ mod tests {
         run.kill(0, true);
         run.kill(1, false);
         give_up(&mut run);
-        finds!(check_alone(check, &run), Breach::WasDurable { holder: ProcessId(1), .. });
+        finds!(check_alone(&RULE, &run), Breach::WasDurable { holder: ProcessId(1), .. });
     }
 
     #[test]
@@ -390,7 +440,7 @@ mod tests {
         let missing: std::sync::Arc<[_]> =
             [(run.image(0, 0, 1), vec![p(0)]), (run.image(1, 0, 1), vec![p(1)])].into();
         run.claim(0, Claim::Unrecoverable { group: GroupId(0), missing });
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{:?}", finding.violations);
     }
 
@@ -398,7 +448,7 @@ mod tests {
     fn a_part_that_was_never_durable_needs_a_loss_too() {
         let mut run = Run::new(&[&[0], &[1]]);
         give_up(&mut run);
-        finds!(check_alone(check, &run), Breach::NothingLost { .. });
+        finds!(check_alone(&RULE, &run), Breach::NothingLost { .. });
     }
 
     #[test]
@@ -411,7 +461,7 @@ mod tests {
         run.kill(0, true);
         let missing = [(run.image(0, 0, 2), vec![p(0), p(1)])].into();
         run.claim(0, Claim::Unrecoverable { group: GroupId(0), missing });
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         finds!(finding, Breach::WasAvailable { .. });
     }
 
@@ -425,10 +475,10 @@ mod tests {
         run.restore(0, 1, Some((0, 1)));
         let missing: std::sync::Arc<[_]> = [(run.image(0, 0, 2), vec![p(0), p(1)])].into();
         run.claim(0, Claim::Unrecoverable { group: GroupId(0), missing });
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         finds!(finding, Breach::WasAvailable { .. });
         run.claim(1, Claim::Collected { round: 1, below: Sn(1), kept: 1, log: 0 });
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
     }
 
     #[test]
@@ -450,7 +500,7 @@ mod tests {
             }
             let missing: std::sync::Arc<[_]> = [(run.image(0, 0, 2), vec![p(0), p(1)])].into();
             run.claim(0, Claim::Unrecoverable { group: GroupId(0), missing });
-            let finding = check_alone(check, &run);
+            let finding = check_alone(&RULE, &run);
             if is_collected && is_lost {
                 assert_eq!(finding.violation_count(), 0, "{:?}", finding.violations);
             } else {
@@ -469,7 +519,7 @@ mod tests {
         run.kill(1, true);
         run.durable(1, run.image(0, 0, 1));
         give_up(&mut run);
-        finds!(check_alone(check, &run), Breach::WasDurable { holder: ProcessId(1), .. });
+        finds!(check_alone(&RULE, &run), Breach::WasDurable { holder: ProcessId(1), .. });
     }
 
     #[test]
@@ -483,7 +533,7 @@ mod tests {
             run.durable(1, run.image(0, 0, 1));
             run.kill(0, true);
             give_up(&mut run);
-            assert_eq!(check_alone(check, &run).violation_count(), violations * 2, "until {ends}");
+            assert_eq!(check_alone(&RULE, &run).violation_count(), violations * 2, "until {ends}");
         }
     }
 
@@ -496,7 +546,7 @@ mod tests {
         run.kill(0, true);
         let missing: std::sync::Arc<[_]> = [(run.image(0, 0, 2), vec![p(0), p(1)])].into();
         run.claim(0, Claim::Unrecoverable { group: GroupId(0), missing });
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{:?}", finding.violations);
     }
 
@@ -506,6 +556,6 @@ mod tests {
         run.commit_all(0, &[0]);
         run.kill(0, true);
         give_up(&mut run);
-        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run).violation_count(), 0);
     }
 }

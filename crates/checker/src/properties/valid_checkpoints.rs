@@ -11,18 +11,52 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use faultline_core::{Attempt, Position, ProcessId, Time};
+use faultline_core::{Attempt, FactKind, ImageName, Position, ProcessId, Time};
 
-use crate::finding::{Breach, Findings, Gap};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{CheckpointName, History, Message, Part, Planned, Point};
+use crate::properties::Rule;
+use faultline_history::{CheckpointName, Context, History, Message, Part, Planned, Point};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::ValidCheckpoints);
-    let Some(planned) = &history.planned else { return finding };
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    UsedBeforeDurable { process: ProcessId, position: Position, owner: ProcessId },
+    ValidPartRemoved { holder: ProcessId, part: ImageName },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        match *self {
+            Breach::UsedBeforeDurable { process: by, position, owner } => format!(
+                "{} treated checkpoint {position} as valid before the part of {} was durable",
+                names.process(by),
+                names.process(owner)
+            ),
+            Breach::ValidPartRemoved { holder, part } => format!(
+                "{} removed the part of {} in the valid checkpoint {} before a newer checkpoint was complete",
+                names.process(holder),
+                names.process(part.owner),
+                part.position()
+            ),
+        }
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    evidence: &[FactKind::Planned],
+    ..Rule::new(
+        Property::ValidCheckpoints,
+        "checkpoints were declared valid only once they were complete",
+        check,
+    )
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
+    let Some(planned) = &history.planned else { return };
     let context = history.context;
     let valid = valid(history);
-    check_removals(history, planned, &valid, &mut finding);
+    check_removals(history, planned, &valid, finding);
     for (position, (time, at)) in valid {
         for &partition in context.clusters.iter().flatten() {
             finding.instances += 1;
@@ -33,7 +67,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             if let Some(flawed) =
                 (0..history.processes.len() as u32).map(ProcessId).find(|it| history.trace.has_gap_of(*it))
             {
-                finding.unjudged(Gap::FactsMissing { process: flawed });
+                finding.lacks_facts_of(flawed, history.context);
                 continue;
             }
             finding.violated(
@@ -42,7 +76,6 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             );
         }
     }
-    finding
 }
 
 /// Judges every removal of a part of a valid checkpoint.
@@ -63,7 +96,7 @@ fn check_removals(
         }
         let mut processes = (0..history.processes.len() as u32).map(ProcessId);
         if let Some(process) = processes.find(|it| history.trace.has_gap_of(*it)) {
-            finding.unjudged(Gap::FactsMissing { process });
+            finding.lacks_facts_of(process, history.context);
             continue;
         }
         let holder = history.process_of(removed.at);
@@ -165,7 +198,7 @@ mod tests {
         run.executed(0, 1, &[], &[]);
         let position = run.checkpoint(0, 1);
         run.commit(0, position);
-        let finding = check_alone(check, &run.0);
+        let finding = check_alone(&RULE, &run.0);
         assert_eq!((finding.instances, finding.violation_count()), (2, 0));
     }
 
@@ -175,7 +208,7 @@ mod tests {
         run.executed(0, 1, &[], &[]);
         let position = run.save(0, 0, 1);
         run.commit(0, position);
-        let finding = check_alone(check, &run.0);
+        let finding = check_alone(&RULE, &run.0);
         finds!(finding, Breach::UsedBeforeDurable { owner: ProcessId(1), .. });
     }
 
@@ -197,14 +230,14 @@ mod tests {
 
     #[test]
     fn a_valid_part_is_kept_until_a_newer_checkpoint_is_complete() {
-        let finding = check_alone(check, &removed(2).0);
+        let finding = check_alone(&RULE, &removed(2).0);
         assert_eq!((finding.instances, finding.violation_count()), (3, 0));
         let mut run = removed(1);
-        finds!(check_alone(check, &run.0), Breach::ValidPartRemoved { holder: ProcessId(0), .. });
+        finds!(check_alone(&RULE, &run.0), Breach::ValidPartRemoved { holder: ProcessId(0), .. });
         // The other part was not durable at the time of the removal.
         run.0.wait(faultline_core::Span::from_millis(1));
         run.save(1, 0, 2);
-        assert_eq!(check_alone(check, &run.0).violation_count(), 1);
+        assert_eq!(check_alone(&RULE, &run.0).violation_count(), 1);
     }
 
     #[test]
@@ -212,14 +245,14 @@ mod tests {
         let mut run = Partitions::new(2);
         run.save(0, 0, 1);
         run.0.state(0, Fact::Removed(run.0.image(0, 0, 1)));
-        assert_eq!(check_alone(check, &run.0).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run.0).violation_count(), 0);
     }
 
     #[test]
     fn a_checkpoint_that_a_later_recovery_did_not_restore_may_be_removed() {
         let mut run = removed(0);
         run.joined(0, 5, Position::default());
-        assert_eq!(check_alone(check, &run.0).violation_count(), 0);
+        assert_eq!(check_alone(&RULE, &run.0).violation_count(), 0);
     }
 
     #[test]
@@ -231,6 +264,6 @@ mod tests {
         run.commit(0, position);
         run.0.wait(faultline_core::Span::from_millis(1));
         run.save(1, 0, 1);
-        assert_eq!(check_alone(check, &run.0).violation_count(), 1);
+        assert_eq!(check_alone(&RULE, &run.0).violation_count(), 1);
     }
 }

@@ -3,14 +3,48 @@
 //! spawned and run tasks.
 
 use faultline_core::fault::Outcome;
-use faultline_core::{ProcessId, Promise};
+use faultline_core::{ImageName, Position, ProcessId, Promise};
 
-use crate::finding::{Breach, Findings, Gap};
+use crate::finding::{Findings, Worded};
 use crate::judgement::Property;
-use faultline_history::{CheckpointName, History, Sums, Witnessed};
+use crate::properties::{Aspect, Rule};
+use faultline_history::{CheckpointName, Context, History, Sums, Witnessed};
 
-pub(super) fn check(history: &History<'_>) -> Findings {
-    let mut finding = Findings::new(Property::WitnessAgrees);
+/// How a run violates the property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Breach {
+    SavedDifferently { part: ImageName },
+    WrongContents { owner: ProcessId, position: Option<Position>, tasks: bool, sent: bool, delivered: bool },
+}
+
+impl Worded for Breach {
+    fn sentence(&self, names: &Context) -> String {
+        match *self {
+            Breach::SavedDifferently { part } => {
+                format!("two different states were saved as {}", names.names.part(part))
+            }
+            Breach::WrongContents { owner, position, tasks, sent, delivered } => {
+                let what = position.map_or_else(|| "the final state".into(), |it| format!("checkpoint {it}"));
+                let contents = match (tasks, sent, delivered) {
+                    (false, true, true) => "messages that the process had sent and delivered",
+                    (false, true, false) => "messages that the process had sent",
+                    (false, false, _) => "messages that the process had delivered",
+                    (true, true, true) => "tasks that the process had spawned and run",
+                    (true, true, false) => "tasks that the process had spawned",
+                    (true, false, _) => "tasks that the process had run",
+                };
+                format!("{what} of {} does not match the {contents}", names.process(owner))
+            }
+        }
+    }
+}
+
+pub(super) const RULE: Rule = Rule {
+    aspects: &[Aspect::NeverImported],
+    ..Rule::new(Property::WitnessAgrees, "the content of every checkpoint matches the facts", check)
+};
+
+fn check(history: &History<'_>, finding: &mut Findings) {
     let context = history.context;
     for witnessed in &history.witnessed {
         let stated = &witnessed.witness;
@@ -33,11 +67,9 @@ pub(super) fn check(history: &History<'_>) -> Findings {
             continue;
         }
         let Some(rebuilt) = rebuilt(history, witnessed) else {
-            finding.unjudged(Gap::FactsMissingBefore {
-                process: witnessed.owner,
-                life: stated.life,
-                upto: stated.upto,
-            });
+            let before = format!("before {} of {}", stated.upto, stated.life);
+            finding
+                .lacks_facts(format!("facts of {} {before} are missing", context.process(witnessed.owner)));
             continue;
         };
         finding.instances += 1;
@@ -57,9 +89,11 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     let takes_checkpoints = context.promises.include(Promise::Checkpoints);
     let has_checkpoints = history.witnessed.iter().any(|it| it.part.is_some());
     if takes_checkpoints && !has_checkpoints && context.outcome == Some(Outcome::Completed) {
-        finding.unjudged(Gap::NoCheckpoint);
+        finding.inconclusive(
+            "no checkpoint was taken",
+            "set the interval between checkpoints (`checkpointEvery` or `tau`) to less than the duration of the run",
+        );
     }
-    finding
 }
 
 /// Returns the sums of the state that a witness describes, computed from the facts; `None` if facts are missing.
@@ -91,7 +125,7 @@ pub(crate) fn contradicts_sends(history: &History<'_>, process: ProcessId) -> bo
 mod tests {
     use super::*;
     use crate::testing::finds;
-    use crate::testing::{Run, check_alone, p};
+    use crate::testing::{Run, check_alone};
     use faultline_core::{Fact, FactNo, Life, Witness};
 
     #[test]
@@ -106,9 +140,9 @@ mod tests {
         run.restore(1, 1, Some((0, 1)));
         run.deliver(id);
         run.commit_all(1, &[1]);
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (3, 0));
-        assert_eq!(finding.open, None);
+        assert_eq!(finding.gap(), "");
     }
 
     #[test]
@@ -120,7 +154,7 @@ mod tests {
         witness.delivered = 0;
         let name = run.image(1, 0, 1);
         run.state(1, Fact::Saved(Box::new((name, witness, 0))));
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!(finding.violation_count(), 1);
         finds!(finding, Breach::WrongContents { sent: false, delivered: true, .. });
     }
@@ -135,12 +169,12 @@ mod tests {
             0,
             Fact::Restored(Box::new((Some(run.image(0, 0, 1)), faultline_core::Incarnation(1), witness))),
         );
-        finds!(check_alone(check, &run), Breach::SavedDifferently { .. });
+        finds!(check_alone(&RULE, &run), Breach::SavedDifferently { .. });
     }
 
     #[test]
     fn a_run_without_checkpoints_is_unknown() {
-        assert!(check_alone(check, &Run::new(&[&[0]])).open.is_some());
+        assert!(check_alone(&RULE, &Run::new(&[&[0]])).open.is_some());
     }
 
     #[test]
@@ -149,15 +183,18 @@ mod tests {
         let witness = Witness { life: Life(1), upto: FactNo(99), sent: 1, delivered: 0 };
         let name = run.image(0, 0, 1);
         run.state(0, Fact::Saved(Box::new((name, witness, 0))));
-        let finding = check_alone(check, &run);
+        let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (0, 0));
-        assert!(matches!(finding.open, Some(Gap::FactsMissingBefore { process, .. }) if process == p(0)));
+        assert!(
+            finding.gap().starts_with("facts of p0 before fact 99 of life 1 are missing; "),
+            "{finding:?}"
+        );
     }
 
     #[test]
     fn a_protocol_that_promises_no_checkpoint_need_not_take_one() {
         let mut run = Run::new(&[&[0]]);
         run.withdraw(Promise::Checkpoints);
-        assert_eq!(check_alone(check, &run).open, None);
+        assert_eq!(check_alone(&RULE, &run).gap(), "");
     }
 }
