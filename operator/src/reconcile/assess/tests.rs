@@ -2,30 +2,60 @@
 
 use std::sync::Arc;
 
-use faultline_api::supervision::{self, Amendment, ClusterReport, Faults, LinkReport, RunEvent, RunPhase};
+use faultline_api::resource::Emulation;
+use faultline_api::supervision::{
+    self, Amendment, ClusterReport, Faults, LinkReport, RunEvent, RunPhase, RunStatus, Shaping,
+};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
+use super::events::{EVENTS_AT_ONCE, LAST_EVENTS, MAX_EVENTS};
 use super::*;
-use crate::reconcile::build::tests::{pod, quickstart, running};
-use crate::reconcile::validate::validate;
+use crate::reconcile::build;
+use crate::reconcile::build::tests::{cached, frozen, pod, quickstart, running};
+use crate::reconcile::objects::Obstacle;
 
 fn at(seconds: i64) -> Time {
     Time(Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds))
 }
 
-fn accepted(obstacle: Option<Obstacle>) -> Situation {
-    let validated = Box::new(validate(&quickstart()).expect("it makes sense"));
-    Situation::Accepted { validated, applied: Applied { obstacle, ..Applied::default() } }
+/// The outcome of the steps that change something.
+#[derive(Clone)]
+enum Told {
+    Accepted(Applied, Option<String>),
+    Other(Situation),
 }
 
-fn rejected(message: &str) -> Situation {
-    Situation::Basic(BasicSituation::Rejected(Refusal { message: message.into() }))
+fn accepted(obstacle: Option<Obstacle>) -> Told {
+    Told::Accepted(Applied { obstacle, ..Applied::default() }, None)
 }
 
-/// Returns the status and the new events, and stores the status in the federation.
-fn look(observed: &mut Observed, situation: &Situation, seconds: i64) -> (FederationStatus, Vec<NewEvent>) {
-    let (status, new_events) = assess(observed, situation, at(seconds));
+/// A change that the operator, or a supervisor that cannot read it, refuses.
+fn change_refused(why: &str) -> Told {
+    Told::Accepted(Applied::default(), Some(why.to_owned()))
+}
+
+fn rejected(message: &str) -> Told {
+    Told::Other(Situation::Rejected(message.into()))
+}
+
+/// Returns the status and the new events.
+fn assessed(observed: &Observed, told: &Told, seconds: i64) -> (FederationStatus, Vec<NewEvent>) {
+    let situation = match told.clone() {
+        Told::Accepted(applied, refused) => {
+            let frozen = frozen(observed);
+            let followed = Followed { refused, is_to_pause: frozen.federation.spec.pause };
+            let observed = observed.clone();
+            Situation::Accepted(Box::new(Progress { frozen, observed, applied, followed }))
+        }
+        Told::Other(situation) => situation,
+    };
+    assess(&cached(&observed.federation), &situation, at(seconds))
+}
+
+/// Does the same, and stores the status in the federation.
+fn look(observed: &mut Observed, told: &Told, seconds: i64) -> (FederationStatus, Vec<NewEvent>) {
+    let (status, new_events) = assessed(observed, told, seconds);
     let mut federation = (*observed.federation).clone();
     federation.status = Some(status.clone());
     observed.federation = Arc::new(federation);
@@ -146,19 +176,20 @@ fn what_emulates_links_is_reported_once_it_is_known() {
     for (links, early) in [(Emulation::Tc, None), (Emulation::InNode, Some("inNode"))] {
         let mut federation = quickstart();
         federation.spec.kubernetes.get_or_insert_default().links = Some(links);
-        let situation = Situation::Accepted {
-            validated: Box::new(validate(&federation).expect("it makes sense")),
-            applied: Applied::default(),
+        let observed = |said: RunStatus| {
+            let mut observed = running(said);
+            observed.federation = Arc::new(federation.clone());
+            observed
         };
         for phase in [RunPhase::Gathering, RunPhase::Measuring] {
             let said = RunStatus { phase, ..RunStatus::default() };
-            let (status, _) = look(&mut running(said), &situation, 1);
+            let (status, _) = look(&mut observed(said), &accepted(None), 1);
             assert_eq!(status.shaping.as_deref(), early, "{phase:?}");
         }
         let links = vec![link("paris", "rennes", 5000, 5040)];
         let shaping = early.is_none().then(|| Shaping { places: 6, rates: 6, delays: 6, lacks: vec![] });
         let said = RunStatus { phase: RunPhase::Measuring, links, shaping, ..RunStatus::default() };
-        let (status, _) = look(&mut running(said), &situation, 1);
+        let (status, _) = look(&mut observed(said), &accepted(None), 1);
         assert_eq!(status.shaping.as_deref(), early.or(Some("tc")));
     }
 }
@@ -322,8 +353,7 @@ fn nothing_is_ready_while_a_federation_is_deleted() {
     let (status, _) = look(&mut observed, &accepted(None), 1);
     let kinds = [condition::PODS_READY, condition::SUPERVISED, condition::RUNNING];
     assert!(kinds.iter().all(|it| status.holds(it)), "{status:#?}");
-    let deleting =
-        Situation::Basic(BasicSituation::Deleting { left: vec!["the pod quickstart-paris-0".into()] });
+    let deleting = Told::Other(Situation::Deleting { left: vec!["the pod quickstart-paris-0".into()] });
     let (status, _) = look(&mut observed, &deleting, 2);
     for kind in kinds {
         let condition = condition_of(&status, kind);
@@ -582,10 +612,13 @@ fn a_restarted_supervisor_numbers_its_events_anew() {
 
 #[test]
 fn a_federation_that_cannot_be_read_reports_what_its_deletion_waits_for() {
-    let federation = quickstart();
-    let before = FederationStatus { rollbacks: Some(2), ..FederationStatus::default() };
-    let situation = BasicSituation::Deleting { left: vec!["the pod p".into()] };
-    let (status, new_events) = assess_unreadable(&federation.metadata, Some(&before), &situation, at(1));
+    let mut federation = quickstart();
+    federation.status = Some(FederationStatus { rollbacks: Some(2), ..FederationStatus::default() });
+    let mut federation = json!(federation);
+    federation["spec"] = json!("none");
+    let federation = serde_json::from_value(federation).expect("a federation");
+    let situation = Situation::Deleting { left: vec!["the pod p".into()] };
+    let (status, new_events) = assess(&federation, &situation, at(1));
     assert_eq!((status.phase, status.rollbacks), (Phase::Deleting, Some(2)));
     assert_eq!(status.message.as_deref(), Some("waiting for the deletion of the pod p"));
     assert_eq!(new_events, []);
@@ -595,15 +628,15 @@ fn a_federation_that_cannot_be_read_reports_what_its_deletion_waits_for() {
 fn equal_events_have_equal_names() {
     let situation = rejected("no");
     let first = Observed::of(Arc::new(quickstart()));
-    let (_, told) = assess(&first, &situation, at(1));
-    let (_, told_again) = assess(&first, &situation, at(2));
+    let (_, told) = assessed(&first, &situation, 1);
+    let (_, told_again) = assessed(&first, &situation, 2);
     assert_eq!(
         told, told_again,
         "an operator that stopped before writing the status reports the event again under the same name"
     );
     let mut other = quickstart();
     other.metadata.uid = Some("other".into());
-    let (_, of_another) = assess(&Observed::of(Arc::new(other)), &situation, at(1));
+    let (_, of_another) = assessed(&Observed::of(Arc::new(other)), &situation, 1);
     assert_ne!(told[0].name, of_another[0].name);
 }
 
@@ -726,9 +759,7 @@ fn a_refused_change_is_reported_once_and_the_run_continues() {
     observed.hear(RunStatus { amendment: Some(Amendment { generation: 2, refused: None }), ..said });
     let (status, _) = look(&mut observed, &accepted(None), 3);
     assert_eq!(condition_of(&status, condition::ACCEPTED).status, "True");
-    let refusal = Refusal { message: "spec.links: nonsense".into() };
-    let validated = Box::new(crate::reconcile::validate::unchanged(&federation, refusal));
-    let situation = Situation::Accepted { validated, applied: Applied::default() };
+    let situation = change_refused("spec.links: nonsense");
     let (status, new_events) = look(&mut observed, &situation, 4);
     assert!(condition_of(&status, condition::ACCEPTED).message.contains("spec.links: nonsense"));
     assert_eq!((status.phase, reasons(&new_events)), (Phase::Running, vec!["ChangeRefused"]));
@@ -741,7 +772,7 @@ fn a_change_is_accepted_only_once_the_supervisor_has_answered() {
         RunStatus { phase, amendment: Some(amendment), ..RunStatus::default() }
     };
     let mut observed = running(RunStatus { phase: RunPhase::Running, ..RunStatus::default() });
-    let is_accepted = |observed: &mut Observed, situation: &Situation| {
+    let is_accepted = |observed: &mut Observed, situation: &Told| {
         let (status, new_events) = look(observed, situation, 1);
         let accepted = condition_of(&status, condition::ACCEPTED);
         let reported = reasons(&new_events).contains(&"ChangeRefused");
@@ -763,9 +794,7 @@ fn a_change_is_accepted_only_once_the_supervisor_has_answered() {
 
     // The supervisor is older than the field that the change sets.
     change(&mut observed, 3);
-    let Situation::Accepted { validated, mut applied } = valid.clone() else { unreachable!() };
-    applied.unread_change = Some("the supervisor cannot read it: unknown field `pace`".into());
-    let unread = Situation::Accepted { validated, applied };
+    let unread = change_refused("the supervisor cannot read it: unknown field `pace`");
     assert_eq!(is_accepted(&mut observed, &unread), (false, Some(3), true));
     assert_eq!(is_accepted(&mut observed, &unread), (false, Some(3), false), "it is reported once");
 
