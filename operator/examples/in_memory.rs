@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::ApiServer;
-use faultline_api::Federation;
 use faultline_api::samples::SAMPLES;
+use faultline_operator::cached_federation::CachedFederation;
 use faultline_operator::metrics::{self, Metrics};
 use faultline_operator::reconcile::reconcile;
 use faultline_operator::{Context, Settings};
@@ -47,14 +47,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tokio::time::sleep(LEASE).await;
     metrics.lead(true);
     let settings = Settings::default();
-    let context =
-        Arc::new(Context::new(server.client(), settings, "in-memory".to_owned(), Arc::clone(&metrics)));
+    let context = Context::new(server.client(), settings, "in-memory".to_owned(), Arc::clone(&metrics));
     loop {
         for path in &paths {
             let stored = server.get(path).ok_or("a federation is gone")?;
-            let federation: Federation = serde_json::from_value(stored)?;
+            let federation: CachedFederation = serde_json::from_value(stored)?;
             let begun = Instant::now();
-            let result = reconcile(Arc::new(federation), Arc::clone(&context)).await;
+            let result = reconcile(&federation, &context).await;
             metrics.reconciled(begun.elapsed(), result.is_ok());
         }
         for write in server.writes() {

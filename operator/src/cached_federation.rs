@@ -1,14 +1,15 @@
-//! A federation as the operator caches it: its spec and its status are text, which each reconciliation parses anew.
+//! A federation as the operator caches it: its spec is text, which is parsed when it is needed.
 //!
 //! Any user who may create a federation determines its spec, which can contain arbitrary values: the parameters of a
 //! custom protocol or application. Two properties of such values would let one user stop the operator for all others.
 //! The parser refuses values that are nested too deeply, together with the whole page of a list that contains them.
-//! And values need many times more memory than their text. Therefore, the text of each federation is skipped rather
-//! than parsed while a list is read, and a spec with [too much in it](check) is never parsed.
+//! (kube's `DeserializeGuard` parses all values, so it does not prevent this.) And values need many times more memory
+//! than their text. Therefore, the text of a spec is skipped rather than parsed while a list is read, and a spec with
+//! [too much in it](check) is never parsed.
 
 use std::borrow::Cow;
 
-use faultline_api::resource::FederationStatus;
+use faultline_api::resource::{FederationStatus, Phase};
 use faultline_api::{Federation, FederationSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
@@ -21,8 +22,6 @@ const MAX_LENGTH: usize = 512 << 10;
 const MAX_CONTAINERS: usize = 10_000;
 /// Maximum number of lists and objects that contain each other.
 const MAX_DEPTH: usize = 32;
-/// Maximum number of finalizers.
-const MAX_FINALIZERS: usize = 64;
 
 /// A federation whose spec may be unreadable.
 #[derive(Clone, Debug)]
@@ -30,7 +29,8 @@ pub struct CachedFederation {
     metadata: ObjectMeta,
     /// The spec, or the reason why it is not parsed.
     spec: Result<Box<RawValue>, String>,
-    status: Option<Box<RawValue>>,
+    /// The status, or the reason why it cannot be read. Users cannot write the status.
+    status: Result<Option<FederationStatus>, String>,
 }
 
 /// The metadata that the operator uses. In particular, it does not use the list of managed fields, which is nested as
@@ -58,59 +58,63 @@ struct Texts {
 impl<'de> Deserialize<'de> for CachedFederation {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Texts { metadata, spec, status } = Texts::deserialize(deserializer)?;
-        let Metadata {
-            name,
-            namespace,
-            uid,
-            resource_version,
-            generation,
-            creation_timestamp,
-            deletion_timestamp,
-            finalizers,
-        } = metadata;
-        let count = finalizers.as_ref().map_or(0, Vec::len);
-        let finalizers = finalizers.filter(|_| count <= MAX_FINALIZERS);
         let metadata = ObjectMeta {
-            name,
-            namespace,
-            uid,
-            resource_version,
-            generation,
-            creation_timestamp,
-            deletion_timestamp,
-            finalizers,
+            name: metadata.name,
+            namespace: metadata.namespace,
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            generation: metadata.generation,
+            creation_timestamp: metadata.creation_timestamp,
+            deletion_timestamp: metadata.deletion_timestamp,
+            finalizers: metadata.finalizers,
             ..ObjectMeta::default()
         };
-        let spec = match spec {
-            _ if count > MAX_FINALIZERS => {
-                Err(format!("it has {count} finalizers, which is more than {MAX_FINALIZERS}"))
-            }
-            None => Err("there is no `spec`".to_owned()),
-            Some(spec) => check_length(spec.get()).and_then(|()| check(spec.get())).map(|()| spec),
-        };
+        let spec = spec.ok_or_else(|| "there is no `spec`".to_owned());
+        let spec = spec.and_then(|it| check_length(it.get()).and_then(|()| check(it.get())).map(|()| it));
+        let status = status.map(|it| parse(it.get())).transpose();
+        let status = status.map_err(|error| format!("status: {error}"));
         Ok(CachedFederation { metadata, spec, status })
     }
 }
 
 impl CachedFederation {
-    /// Parses the federation.
+    /// Parses the spec.
     ///
     /// # Errors
     ///
     /// Returns the reason why it cannot be read.
-    pub fn read(&self) -> Result<Federation, String> {
-        let spec = parse(self.spec.as_ref()?.get()).map_err(|error| format!("spec: {error}"))?;
-        Ok(Federation { metadata: self.metadata.clone(), spec, status: self.status()? })
+    pub fn spec(&self) -> Result<FederationSpec, String> {
+        parse(self.spec.as_ref()?.get()).map_err(|error| format!("spec: {error}"))
     }
 
-    /// Parses the status, even if the spec cannot be read.
+    /// Returns the last status that was written, if there is one.
     ///
     /// # Errors
     ///
-    /// Returns the reason why the status cannot be read.
-    pub fn status(&self) -> Result<Option<FederationStatus>, String> {
-        let status = self.status.as_ref().map(|it| parse(it.get())).transpose();
-        status.map_err(|error| format!("status: {error}"))
+    /// Returns the reason why it cannot be read.
+    pub fn status(&self) -> Result<Option<&FederationStatus>, String> {
+        self.status.as_ref().map(Option::as_ref).map_err(String::clone)
+    }
+
+    /// Returns the phase in the last status.
+    pub fn phase(&self) -> Phase {
+        self.status.as_ref().ok().and_then(Option::as_ref).map(|it| it.phase).unwrap_or_default()
+    }
+
+    /// Returns whether the run of the federation has begun. Only the status says so: users of the namespace can create
+    /// sets that the federation controls, but they cannot write its status.
+    pub fn has_begun(&self) -> bool {
+        !matches!(self.phase(), Phase::Pending | Phase::Rejected)
+    }
+
+    /// Returns the generation of the spec; 0 if the API server has not counted it.
+    pub fn generation(&self) -> i64 {
+        self.metadata.generation.unwrap_or_default()
+    }
+
+    /// Returns the federation with this spec instead of its own.
+    pub fn with(&self, spec: FederationSpec) -> Federation {
+        Federation { metadata: self.metadata.clone(), spec, status: self.status.clone().ok().flatten() }
     }
 }
 
@@ -252,8 +256,8 @@ mod tests {
             items.join(",")
         );
         let list: ObjectList<CachedFederation> = serde_json::from_str(&list).unwrap();
-        let read: BTreeMap<String, Result<Federation, String>> =
-            list.items.iter().map(|it| (it.name_any(), it.read())).collect();
+        let read: BTreeMap<String, Result<FederationSpec, String>> =
+            list.items.iter().map(|it| (it.name_any(), it.spec())).collect();
         let error = |name: &str| read[name].as_ref().unwrap_err().clone();
         assert!(error("deep").contains("nests"), "{}", error("deep"));
         assert!(error("long").contains("bytes"), "{}", error("long"));
@@ -261,7 +265,7 @@ mod tests {
         assert_eq!(error("none"), "there is no `spec`");
         assert_eq!(error("wrong"), "spec: invalid type: string \"none\", expected a sequence");
         for name in ["usual", "numbers"] {
-            assert_eq!(read[name].as_ref().unwrap().spec.clusters, quickstart().spec.clusters);
+            assert_eq!(read[name].as_ref().unwrap().clusters, quickstart().spec.clusters);
         }
         let is_cached: Vec<bool> = list.items.iter().map(|it| it.spec.is_ok()).collect();
         assert_eq!(is_cached, [false, false, false, true, true, false, true], "large texts are not cached");
@@ -276,7 +280,7 @@ mod tests {
         let text = federation.to_string().replace("\"HERE\"", &nested(1_000));
         let read = serde_json::from_str::<CachedFederation>(&text).unwrap();
         assert_eq!((read.metadata.generation, &read.metadata.labels), (Some(3), &None));
-        assert_eq!(read.read().unwrap().spec, quickstart().spec);
+        assert_eq!(read.spec().unwrap(), quickstart().spec);
     }
 
     #[test]
@@ -288,19 +292,6 @@ mod tests {
         assert!(check(&lists(MAX_CONTAINERS)).is_err());
         assert_eq!(check(&nested(MAX_DEPTH)), Ok(()));
         assert!(check(&nested(MAX_DEPTH + 1)).is_err());
-    }
-
-    #[test]
-    fn a_federation_with_many_finalizers_is_unreadable() {
-        let read = |count: usize| {
-            let mut federation = serde_json::to_value(quickstart()).unwrap();
-            federation["metadata"]["finalizers"] = json!(vec!["a/b"; count]);
-            serde_json::from_value::<CachedFederation>(federation).unwrap()
-        };
-        assert_eq!(read(MAX_FINALIZERS).read().unwrap().finalizers().len(), MAX_FINALIZERS);
-        let many = read(MAX_FINALIZERS + 1);
-        assert!(many.read().unwrap_err().contains("65 finalizers"));
-        assert_eq!(many.metadata.finalizers, None);
     }
 
     #[test]

@@ -6,13 +6,11 @@
 //! would need a second watch for the same objects. Finally, these watches trim objects before they are stored, because
 //! there may be thousands of pods.
 
-use std::collections::{BTreeMap, HashMap};
-use std::fmt::{Debug, Display};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use faultline_api::supervision::Places;
-use faultline_api::{Federation, FederationSpec};
+use faultline_api::Federation;
 use futures::channel::mpsc::{UnboundedSender, unbounded};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use k8s_openapi::NamespaceResourceScope;
@@ -24,185 +22,29 @@ use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
-use tokio::sync;
 
 use crate::cached_federation::CachedFederation;
+use crate::context::{CONCURRENCY, Context};
 use crate::election::GRACE;
-use crate::metrics::Metrics;
 use crate::naming;
-use crate::object_cache::{self, ObjectCache};
+use crate::object_cache;
 use crate::pages::PAGE;
-use crate::reconcile::keys::KnownKey;
-use crate::reconcile::misplaced::Misplaced;
-use crate::reconcile::unreadable::unreadable;
-use crate::reconcile::update_status::{EventAllowance, Pace, UnreportedEvents};
-use crate::reconcile::validate::Refusal;
 use crate::reconcile::{ReconcileError, reconcile};
-use crate::settings::Settings;
-use crate::shares::Shares;
 
 /// Changes within this time are handled together.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// Maximum number of federations reconciled in parallel.
-const CONCURRENCY: u16 = 32;
 /// Delay of a reconciliation whose federation has used up its [share](Shares).
 const DEFERRED: Duration = Duration::from_millis(50);
 /// Duration of a reconciliation from which a federation counts as slow.
 const SLOW: Duration = Duration::from_secs(2);
 /// How long a federation counts as slow after a slow reconciliation.
 const REMEMBERED: Duration = Duration::from_secs(300);
-/// Maximum duration of a reconciliation. A reconciliation that takes longer is a failure, and is repeated.
-const DEADLINE: Duration = Duration::from_secs(30);
-/// Minimum time between two equal warnings about a federation.
-const WARN_EVERY: Duration = Duration::from_secs(60);
 /// Longest value of a label or an annotation that is kept.
 const LONGEST_VALUE: usize = 64;
 /// Maximum number of finalizers that are kept. They are only reported.
 const MAX_FINALIZERS: usize = 8;
 /// Delay before the next attempt after a failure: initial and maximum.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-
-/// Everything that reconciling a federation needs.
-pub struct Context {
-    /// Client of the API server.
-    pub client: Client,
-    /// Settings of the operator.
-    pub settings: Settings,
-    /// Name under which this operator holds the lease and reports events.
-    pub identity: String,
-    /// Cache of the stateful sets.
-    pub sets: ObjectCache<StatefulSet>,
-    /// Cache of the pods.
-    pub pods: ObjectCache<Pod>,
-    /// Metrics of the operator.
-    pub metrics: Arc<Metrics>,
-    /// Maximum duration of a reconciliation.
-    pub deadline: Duration,
-    /// Held while a large status of a supervisor is read: several at once could exhaust the operator's memory.
-    pub large_status: sync::Mutex<()>,
-    shares: Shares,
-    sessions: Mutex<HashMap<String, FederationCache>>,
-}
-
-/// Cached state of a federation, which saves requests to the API server and the supervisor. All of it can be
-/// reconstructed.
-#[derive(Clone, Default)]
-pub struct FederationCache {
-    /// Namespace and name of the federation.
-    name: String,
-    /// The federation's key.
-    pub key: Option<KnownKey>,
-    /// The places that were last sent to the supervisor.
-    pub pushed: Option<Places>,
-    /// Limits how often the status of the federation is written.
-    pub statuses: Pace,
-    /// Limits how many events of the federation are reported.
-    pub events: EventAllowance,
-    /// Events that the API server has refused so far.
-    pub unreported: UnreportedEvents,
-    /// Time of the last query for the reason why pods are missing, and the reason if it is known.
-    pub refused: Option<(Instant, Option<String>)>,
-    /// Time at which the operator last looked for pods that have the names of missing ones, or first found that pods are
-    /// missing, and what it found.
-    pub misplaced: Option<(Instant, Vec<Misplaced>)>,
-    /// The reason of the end of the run that was last counted.
-    pub ended: Option<String>,
-    /// Time at which the operator last checked for deleted objects, or first found that pods are missing.
-    pub restored: Option<Instant>,
-    /// Whether this operator has created or changed the federation's network policy.
-    pub has_policy: bool,
-    /// The spec with which the federation's pods were created.
-    pub made: Option<Arc<FederationSpec>>,
-    /// The generation that was last reported as unreadable.
-    pub unreadable: Option<i64>,
-    /// The generation that was last checked, and whether it can be run.
-    pub checked: Option<(i64, Result<(), Refusal>)>,
-    /// Number of consecutive failures.
-    pub failures: u32,
-    /// Warnings that were logged, with the time of the last one.
-    warned: BTreeMap<&'static str, Instant>,
-    /// End of the last slow reconciliation.
-    slow: Option<Instant>,
-}
-
-impl FederationCache {
-    /// Returns whether to log a warning now, which is logged at most once per [`WARN_EVERY`].
-    fn may_warn(&mut self, warning: &'static str, now: Instant) -> bool {
-        let is_due =
-            self.warned.get(warning).is_none_or(|it| now.saturating_duration_since(*it) >= WARN_EVERY);
-        if is_due {
-            self.warned.insert(warning, now);
-        }
-        is_due
-    }
-}
-
-impl Context {
-    /// Creates a context with empty caches.
-    pub fn new(client: Client, settings: Settings, identity: String, metrics: Arc<Metrics>) -> Context {
-        Context {
-            client,
-            settings,
-            identity,
-            sets: ObjectCache::default(),
-            pods: ObjectCache::default(),
-            metrics,
-            deadline: DEADLINE,
-            large_status: sync::Mutex::default(),
-            shares: Shares::of(CONCURRENCY),
-            sessions: Mutex::default(),
-        }
-    }
-
-    /// Reads or changes the state of the federation with this UID.
-    pub fn session<T>(&self, uid: &str, look: impl FnOnce(&mut FederationCache) -> T) -> T {
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        look(sessions.entry(uid.to_owned()).or_default())
-    }
-
-    /// Changes the state of the federation with this UID, unless it has been [dropped](Context::forget).
-    fn update_session(&self, uid: &str, change: impl FnOnce(&mut FederationCache)) {
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.get_mut(uid).map(change);
-    }
-
-    /// Logs a warning about a federation, at most once per minute: its cause may persist for many reconciliations.
-    pub fn warn(&self, federation: &impl ResourceExt, warning: &'static str, error: &dyn Display) {
-        let uid = federation.uid().unwrap_or_default();
-        if self.session(&uid, |it| it.may_warn(warning, Instant::now())) {
-            let namespace = federation.namespace().unwrap_or_default();
-            let name = format!("{namespace}/{}", federation.name_any());
-            tracing::warn!(federation = name, %error, "{warning}");
-        }
-    }
-
-    /// Returns the number of known federations.
-    pub fn federations(&self) -> u32 {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).len() as u32
-    }
-
-    /// Drops the state of all federations that had this namespace and name, except the one with the UID `present`. A
-    /// federation is deleted without another reconciliation if a user has removed its finalizer.
-    pub fn forget_others(&self, name: &str, present: Option<&str>) {
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.retain(|uid, session| {
-            let is_gone = session.name == name && Some(uid.as_str()) != present;
-            if is_gone {
-                self.metrics.forget(uid);
-            }
-            !is_gone
-        });
-        if let Some(uid) = present {
-            name.clone_into(&mut sessions.entry(uid.to_owned()).or_default().name);
-        }
-    }
-
-    /// Drops the state of the federation with this UID.
-    pub fn forget(&self, uid: &str) {
-        self.metrics.forget(uid);
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
-    }
-}
 
 /// Reconciles the federations of a namespace, or of all namespaces, until `stop` resolves or a watch ends. Once `stop`
 /// resolves, reconciliations in progress have [`GRACE`] to finish; after that, they are cancelled.
@@ -372,10 +214,7 @@ async fn reconcile_cached(
     let begun = Instant::now();
     let name = format!("{namespace}/{}", federation.name_any());
     context.forget_others(&name, Some(&uid));
-    let result = match federation.read() {
-        Ok(readable) => reconcile(Arc::new(readable), Arc::clone(&context)).await,
-        Err(error) => unreadable(&federation, &error, &context).await,
-    };
+    let result = reconcile(&federation, &context).await;
     context.metrics.reconciled(begun.elapsed(), result.is_ok());
     // The reconciliation may have completed the deletion.
     context.update_session(&uid, |it| {
@@ -401,15 +240,9 @@ fn pause_after(failures: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::collections::BTreeMap;
 
-    #[test]
-    fn a_warning_is_logged_once_per_minute() {
-        let (mut session, begun) = (FederationCache::default(), Instant::now());
-        let mut may_warn = |warning, seconds| session.may_warn(warning, begun + Duration::from_secs(seconds));
-        assert!(may_warn("a", 0) && may_warn("b", 0));
-        assert!(!may_warn("a", 59) && may_warn("a", 60) && !may_warn("a", 61));
-    }
+    use super::*;
 
     /// The metadata of a cached object cannot exhaust the operator's memory.
     #[test]

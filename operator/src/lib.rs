@@ -9,9 +9,12 @@
 //! | --- | --- |
 //! | [`controller`] | watched objects, and when a federation is reconciled |
 //! | [`shares`] | how federations share the parallel reconciliations |
-//! | [`reconcile`] | reconciling a federation: dereference, validate, build, apply, update the status |
+//! | [`reconcile`] | reconciling a federation: freeze it, then dereference, build, apply, follow, assist, update the status |
+//! | [`context`] | what all reconciliations share |
 //! | [`cached_federation`] | federations as they are cached, readable or not |
+//! | [`federation_cache`] | what is remembered about each federation |
 //! | [`object_cache`] | the known pods and sets of each federation |
+//! | [`limits`] | how often the operator writes about a federation |
 //! | [`pages`] | lists that are read page by page |
 //! | [`client`] | the client of the API server |
 //! | [`election`] | which of several operators is active |
@@ -20,9 +23,12 @@
 
 pub mod cached_federation;
 pub mod client;
+pub mod context;
 pub mod controller;
 pub mod election;
+pub mod federation_cache;
 pub mod install;
+pub mod limits;
 pub mod metrics;
 pub mod object_cache;
 pub mod pages;
@@ -32,5 +38,5 @@ pub mod shares;
 
 use faultline_client::{naming, supervisor};
 
-pub use controller::Context;
+pub use context::Context;
 pub use settings::Settings;

@@ -20,7 +20,6 @@ use kube::runtime::watcher::Event;
 use kube::{Resource, ResourceExt};
 
 use crate::naming;
-use crate::reconcile::validate;
 
 /// All watched objects of a kind, by namespace and name.
 pub struct ObjectCache<K: Resource<DynamicType = ()> + Clone + 'static> {
@@ -80,17 +79,16 @@ pub struct OwnedObjects {
 }
 
 impl OwnedObjects {
-    /// Returns the cached objects that `federation` has according to its current spec.
+    /// Returns the cached objects of `federation`, which has sets with these names and numbers of pods.
     pub fn of(
         federation: &Federation,
+        names: impl Iterator<Item = (String, u32)>,
         sets: &ObjectCache<StatefulSet>,
         pods: &ObjectCache<Pod>,
     ) -> OwnedObjects {
         let namespace = federation.namespace().unwrap_or_default();
-        let groups = validate::groups(federation).into_iter();
-        let groups = groups.map(|it| (naming::set(federation, &it.name), it.nodes));
         let mut owned_objects = OwnedObjects::default();
-        for (name, nodes) in groups.chain([(naming::supervisor(federation), 1)]) {
+        for (name, nodes) in names {
             let Some(set) = sets.get(&namespace, &name).filter(|it| belongs(&**it, federation)) else {
                 continue;
             };
@@ -227,8 +225,13 @@ mod tests {
             self.pods.follow(event, owner).into_iter().map(|it| it.name).collect()
         }
 
+        fn owned(&self) -> OwnedObjects {
+            let names = [PARIS, "quickstart-rennes"].map(|it| (it.to_owned(), 3)).into_iter();
+            OwnedObjects::of(&self.federation, names, &self.sets, &self.pods)
+        }
+
         fn known(&self) -> Vec<String> {
-            OwnedObjects::of(&self.federation, &self.sets, &self.pods).pods.into_keys().collect()
+            self.owned().pods.into_keys().collect()
         }
 
         fn ours(&self, name: &str) -> Pod {
@@ -272,8 +275,7 @@ mod tests {
         // name.
         world.set(Event::Apply(set("elsewhere", PARIS, &world.uid())));
         world.set(Event::Apply(set("experiments", "quickstart-rennes", "its predecessor")));
-        let owned_objects = OwnedObjects::of(&world.federation, &world.sets, &world.pods);
-        assert_eq!(owned_objects.sets.into_keys().collect::<Vec<_>>(), [PARIS]);
+        assert_eq!(world.owned().sets.into_keys().collect::<Vec<_>>(), [PARIS]);
     }
 
     #[test]

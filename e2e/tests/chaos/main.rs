@@ -20,7 +20,6 @@ mod command_line;
 mod contained;
 mod crash;
 mod crash_in_rollback;
-mod definition_weakened;
 mod doctor;
 mod federation_deleted;
 mod finalizer_stuck;
@@ -106,7 +105,6 @@ const SCENARIOS: &[Scenario] = scenarios! {
         rbac_revoked,
         operator_partitioned,
         webhook_broken,
-        definition_weakened,
         operator_upgraded,
         chart_upgraded,
         side_by_side,

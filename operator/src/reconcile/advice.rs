@@ -6,7 +6,7 @@ use faultline_api::resource::{Emulation, Resources};
 use faultline_client::naming;
 use kube::ResourceExt;
 
-use super::apply::{Obstacle, exceeds_quota};
+use super::objects::{Obstacle, exceeds_quota};
 
 /// CPU limit of a shaper in millicores, unless the process has a lower one, and memory limit in bytes.
 const SHAPER: (u32, u64) = (1000, 64 << 20);

@@ -2,7 +2,6 @@
 //! key that this operator still knows.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,10 +18,12 @@ use thiserror::Error;
 
 use super::assess::shortened;
 use super::build;
-use super::keys::{self, KeyError, KnownKey};
+use super::freeze::Frozen;
+use super::keys::{self, KeyError};
 use super::misplaced;
-use super::update_status::EventAllowance;
-use crate::controller::Context;
+use crate::context::Context;
+use crate::federation_cache::KnownKey;
+use crate::limits::EventAllowance;
 use crate::object_cache::{OwnedObjects, is_controlled};
 use crate::supervisor::{Supervisor, SupervisorError};
 use crate::{naming, pages};
@@ -185,24 +186,21 @@ impl Observed {
     }
 }
 
-/// Reads the existing state of a federation whose pods were created from `made`.
+/// Reads the existing state of a federation.
 ///
 /// # Errors
 ///
 /// Fails if a request to the API server fails, or if the federation's key is lost, replaced or invalid.
-pub async fn dereference(
-    federation: &Arc<Federation>,
-    made: &Federation,
-    context: &Context,
-) -> Result<Observed, DereferenceError> {
+pub async fn dereference(frozen: &Frozen, context: &Context) -> Result<Observed, DereferenceError> {
+    let federation = &frozen.federation;
     let uid = federation.uid().unwrap_or_default();
-    let OwnedObjects { sets, pods } = OwnedObjects::of(made, &context.sets, &context.pods);
+    let OwnedObjects { sets, pods } =
+        OwnedObjects::of(federation, frozen.sets(), &context.sets, &context.pods);
     let mut observed = Observed { sets, pods, ..Observed::of(Arc::clone(federation)) };
     if observed.phase() == Phase::Completed {
         return Ok(observed);
     }
-    if let Some(address) = observed.supervisor().and_then(|pod| build::address(pod)) {
-        let supervisor = find_supervisor(federation, address, context).await?;
+    if let Some(supervisor) = find_supervisor(&observed, context).await? {
         match ask(&supervisor, federation, context).await {
             Ok(status) => observed.hear(status),
             Err(error) => {
@@ -221,7 +219,7 @@ pub async fn dereference(
     (observed.pushed, observed.event_allowance) =
         context.session(&uid, |it| (it.pushed.clone(), it.events.left(Instant::now())));
     observed.refused = refused(&observed, context).await?;
-    observed.misplaced = misplaced::in_place_of_missing(&observed, made, context).await?;
+    observed.misplaced = misplaced::in_place_of_missing(&observed, frozen, context).await?;
     Ok(observed)
 }
 
@@ -247,15 +245,16 @@ pub(super) fn is_known(status: Option<&FederationStatus>, supervisor: &str) -> b
     status.is_some_and(|it| it.supervisor.as_deref() == Some(supervisor))
 }
 
-/// Returns a client of the supervisor at this address, with the federation's key.
+/// Returns a client of a federation's supervisor; `None` if the supervisor's pod is not running.
 pub(super) async fn find_supervisor(
-    federation: &Federation,
-    address: IpAddr,
+    observed: &Observed,
     context: &Context,
-) -> Result<Supervisor, KeyError> {
+) -> Result<Option<Supervisor>, KeyError> {
+    let Some(address) = observed.supervisor().and_then(|pod| build::address(pod)) else { return Ok(None) };
+    let federation = &*observed.federation;
     let key = keys::find(federation, true, context).await?;
-    Supervisor::new(address, context.settings.supervisor_api_port, &key)
-        .map_err(|_| KeyError::Invalid(naming::key(federation)))
+    let supervisor = Supervisor::new(address, context.settings.supervisor_api_port, &key);
+    supervisor.map(Some).map_err(|_| KeyError::Invalid(naming::key(federation)))
 }
 
 /// Finds the first set that lacks pods, and returns the reason according to its events. Events outlive their cause: a

@@ -13,29 +13,15 @@ use kube::{Api, ResourceExt};
 use thiserror::Error;
 
 use super::build::owned;
-use super::validate;
-use crate::controller::Context;
+use super::freeze::Frozen;
+use crate::context::Context;
+use crate::federation_cache::KnownKey;
 use crate::{naming, object_cache};
 
 /// Time for which a key that was read is assumed to exist.
 const FRESH: Duration = Duration::from_secs(30);
 /// Name of the entry in the secret.
 const ENTRY: &str = "key";
-
-/// A federation's key, as it was last read.
-#[derive(Clone, Debug)]
-pub struct KnownKey {
-    key: String,
-    /// Time at which the key was read; `None` if the key must be read again.
-    at: Option<Instant>,
-}
-
-impl KnownKey {
-    /// Requires the key to be read again before it is used.
-    pub fn invalidate(&mut self) {
-        self.at = None;
-    }
-}
 
 /// The reason why there is no key.
 #[derive(Debug, Error)]
@@ -180,10 +166,11 @@ fn random() -> Result<String, getrandom::Error> {
 /// # Errors
 ///
 /// Fails if the federation's key is malformed.
-pub fn of_processes(federation: &Federation, key: &str) -> Result<Secret, KeyError> {
+pub fn of_processes(frozen: &Frozen, key: &str) -> Result<Secret, KeyError> {
+    let federation = &*frozen.federation;
     let mut secret: Secret = owned(federation, naming::process_keys(federation));
     let mut keys = BTreeMap::new();
-    for group in validate::groups(federation) {
+    for group in &frozen.groups {
         let set = naming::set(federation, &group.name);
         for node in 0..group.nodes {
             let drawn = process_key(key, &group.process(node));

@@ -12,10 +12,12 @@ use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Resource, ResourceExt};
 
-use super::apply::find_by_name;
 use super::build;
 use super::dereference::Observed;
-use crate::controller::Context;
+use super::freeze::Frozen;
+use super::objects::find_by_name;
+use crate::context::Context;
+use crate::federation_cache::{Misplaced, Origin};
 use crate::object_cache::{controller, is_controlled};
 
 /// Minimum time between two searches. Usually, pods are missing only because they have not been created yet.
@@ -25,54 +27,25 @@ const AT_ONCE: usize = 8;
 /// Number of parallel requests of a search.
 const IN_PARALLEL: usize = 16;
 
-/// A pod that has the name of a federation's pod, but is not known as one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misplaced {
-    /// Name of the pod.
-    pub pod: String,
-    /// UID of the pod.
-    pub uid: String,
-    /// Where the pod comes from.
-    pub origin: Origin,
-    /// Whether the pod is being deleted.
-    pub is_ending: bool,
-}
-
-/// Where a misplaced pod comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// The federation: its StatefulSet created the pod, whose labels were changed later.
-    Federation,
-    /// Another owner, with its kind and name, if there is one.
-    Elsewhere(Option<String>),
-}
-
-impl Misplaced {
-    /// Returns the pod as misplaced, unless the operator's watch will show it. `set` is the UID of the StatefulSet that
-    /// creates a pod with this name, and `federation` that of the federation.
-    fn of(pod: &Pod, set: Option<&str>, federation: &str) -> Option<Misplaced> {
-        let is_watched = || {
-            let manager = pod.labels().get("app.kubernetes.io/managed-by");
-            manager.is_some_and(|it| it == naming::FIELD_MANAGER) && pod.labels().contains_key(naming::UID)
-        };
-        let origin = match controller(pod) {
-            Some(_) if is_controlled(pod, set) && is_watched() => return None,
-            Some(_) if is_controlled(pod, set) => Origin::Federation,
-            None if build::is_marked(pod, federation) => Origin::Federation,
-            owner => Origin::Elsewhere(owner.map(|it| format!("the {} {}", it.kind, it.name))),
-        };
-        Some(Misplaced {
-            pod: pod.name_any(),
-            uid: pod.uid().unwrap_or_default(),
-            origin,
-            is_ending: pod.metadata.deletion_timestamp.is_some(),
-        })
-    }
-
-    /// Returns whether the federation has created the pod.
-    pub fn is_ours(&self) -> bool {
-        self.origin == Origin::Federation
-    }
+/// Returns the pod as misplaced, unless the operator's watch will show it. `set` is the UID of the StatefulSet that
+/// creates a pod with this name, and `federation` that of the federation.
+fn misplaced(pod: &Pod, set: Option<&str>, federation: &str) -> Option<Misplaced> {
+    let is_watched = || {
+        let manager = pod.labels().get("app.kubernetes.io/managed-by");
+        manager.is_some_and(|it| it == naming::FIELD_MANAGER) && pod.labels().contains_key(naming::UID)
+    };
+    let origin = match controller(pod) {
+        Some(_) if is_controlled(pod, set) && is_watched() => return None,
+        Some(_) if is_controlled(pod, set) => Origin::Federation,
+        None if build::is_marked(pod, federation) => Origin::Federation,
+        owner => Origin::Elsewhere(owner.map(|it| format!("the {} {}", it.kind, it.name))),
+    };
+    Some(Misplaced {
+        pod: pod.name_any(),
+        uid: pod.uid().unwrap_or_default(),
+        origin,
+        is_ending: pod.metadata.deletion_timestamp.is_some(),
+    })
 }
 
 /// The result of a search for misplaced pods.
@@ -92,11 +65,12 @@ pub struct Search {
 /// Fails if the API server does not list pods.
 pub async fn in_place_of_missing(
     observed: &Observed,
-    made: &faultline_api::Federation,
+    frozen: &Frozen,
     context: &Context,
 ) -> Result<Search, kube::Error> {
-    let uid = made.uid().unwrap_or_default();
-    let missing = build::pod_names(made).filter_map(|(set, pod)| {
+    let federation = &*frozen.federation;
+    let uid = federation.uid().unwrap_or_default();
+    let missing = frozen.pod_names().filter_map(|(set, pod)| {
         let set = observed.sets.get(&set).filter(|_| !observed.pods.contains_key(&pod))?;
         Some((pod, set.uid()))
     });
@@ -110,7 +84,7 @@ pub async fn in_place_of_missing(
     if known.0.elapsed() < SEARCHED_EVERY {
         return Ok(Search { found: known.1, ..Search::default() });
     }
-    let found = with_names(made, missing.clone(), context).await?;
+    let found = with_names(federation, missing.clone(), context).await?;
     let was_in_place = |pod: &str| known.1.iter().any(|it| it.pod == pod);
     let is_in_place = |pod: &str| found.iter().any(|it| it.pod == pod);
     let unblocked = missing.iter().filter(|(pod, _)| was_in_place(pod) && !is_in_place(pod));
@@ -147,7 +121,7 @@ pub async fn with_names<F: Resource>(
         let pods = pods.clone();
         async move {
             let pod = find_by_name(&pods, &name).await?;
-            Ok(pod.and_then(|it| Misplaced::of(&it, set.as_deref(), uid)))
+            Ok(pod.and_then(|it| misplaced(&it, set.as_deref(), uid)))
         }
     });
     found.buffer_unordered(IN_PARALLEL).try_filter_map(async |it| Ok(it)).try_collect().await

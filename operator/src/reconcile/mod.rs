@@ -1,11 +1,13 @@
-//! Reconciles a federation in five steps, each in its own file:
+//! Reconciles a federation. [Freezing](mod@freeze) it comes first: everything else is built from the frozen text. Then come
+//! six steps, each in its own file:
 //!
 //! | step | file | |
 //! | --- | --- | --- |
 //! | existing state | [`mod@dereference`] | reads from the API server, the caches and the supervisor |
-//! | validity | [`mod@validate`] | pure |
 //! | desired state | [`mod@build`] | pure |
 //! | applying it | [`mod@apply`] | writes |
+//! | changes to the resource | [`mod@follow`] | passes them to the supervisor, or refuses them |
+//! | the supervisor's requests | [`mod@assist`] | tells it where the pods are, deletes pods and volumes |
 //! | reporting | [`mod@update_status`] | writes the report, which [`mod@assess`] derives (pure) |
 //!
 //! State that is kept between reconciliations can be reconstructed: the operator may stop between any two writes.
@@ -13,31 +15,41 @@
 mod advice;
 pub mod apply;
 pub mod assess;
+pub mod assist;
 pub mod build;
+pub mod delete;
 pub mod dereference;
+pub mod follow;
+pub mod freeze;
 pub mod keys;
-pub mod made;
 pub mod misplaced;
-pub mod unreadable;
+pub mod objects;
 pub mod update_status;
 pub mod validate;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use faultline_api::Federation;
 use faultline_api::resource::{Phase, condition};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::ResourceExt;
 use kube::runtime::controller::Action;
+use kube::{Resource, ResourceExt};
 use thiserror::Error;
 use tokio::time::timeout;
 
-use crate::controller::Context;
+use crate::cached_federation::CachedFederation;
+use crate::context::Context;
 use crate::naming;
-use apply::Applied;
-use assess::{BasicSituation, Situation};
-use validate::{Refusal, Validated};
+use apply::{Applied, apply};
+use assess::{Progress, Situation};
+use assist::assist;
+use build::build;
+use dereference::{DereferenceError, Observed, dereference};
+use follow::follow;
+use freeze::{FreezeError, Frozen, freeze};
+use keys::KeyError;
+use objects::ApplyError;
+use update_status::update_status;
 
 /// Interval between two requests to a supervisor while its federation runs.
 const RUNNING: Duration = Duration::from_millis(500);
@@ -61,15 +73,18 @@ const REPORT: Duration = Duration::from_secs(5);
 /// The step that failed.
 #[derive(Debug, Error)]
 pub enum ReconcileError {
+    /// The federation could not be frozen, or the frozen text could not be read.
+    #[error(transparent)]
+    Freeze(#[from] FreezeError),
     /// The existing state could not be read.
     #[error("cannot read the current state: {0}")]
-    Dereference(#[from] dereference::DereferenceError),
+    Dereference(#[from] DereferenceError),
     /// The desired state could not be applied.
     #[error("cannot apply the desired state: {0}")]
-    Apply(#[from] apply::ApplyError),
-    /// The spec with which the federation was created could not be read.
-    #[error(transparent)]
-    Made(#[from] made::MadeError),
+    Apply(#[from] ApplyError),
+    /// The last status could not be read.
+    #[error("cannot read the last status of the federation: {0}")]
+    Status(String),
     /// The status could not be written.
     #[error("cannot write the status: {0}")]
     UpdateStatus(#[source] kube::Error),
@@ -86,44 +101,97 @@ pub enum ReconcileError {
 /// # Errors
 ///
 /// Fails if a step fails. The controller then retries.
-pub async fn reconcile(federation: Arc<Federation>, context: Arc<Context>) -> Result<Action, ReconcileError> {
-    reconcile_unless_refused(federation, None, &context).await
-}
-
-/// Does the same. If `refused` gives the reason for refusing the current spec, `federation` instead has the spec from
-/// which its pods were created.
-async fn reconcile_unless_refused(
-    federation: Arc<Federation>,
-    refused: Option<Refusal>,
-    context: &Context,
-) -> Result<Action, ReconcileError> {
-    let steps = timeout(context.deadline, reconcile_steps(Arc::clone(&federation), refused, context)).await;
-    let result = steps.unwrap_or(Err(ReconcileError::DeadlineExceeded(context.deadline)));
+pub async fn reconcile(federation: &CachedFederation, context: &Context) -> Result<Action, ReconcileError> {
+    let result = timeout(context.deadline, steps(federation, context)).await;
+    let result = result.unwrap_or(Err(ReconcileError::DeadlineExceeded(context.deadline)));
     if let Err(error) = &result {
         let uid = federation.uid().unwrap_or_default();
-        if error.is_lasting() || context.session(&uid, |it| it.failures) > 0 {
-            let situation = BasicSituation::Failed { reason: error.reason(), message: error.to_string() };
-            let situation = Situation::Basic(situation);
-            let observed = dereference::Observed::of(federation);
-            match timeout(REPORT, update_status(&observed, &situation, context)).await {
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) => {
-                    tracing::warn!(%error, "cannot report a failed reconciliation")
-                }
-                Err(_) => {
-                    tracing::warn!("cannot report a failed reconciliation: the API server does not respond")
-                }
-            }
+        let is_due = error.is_lasting() || context.session(&uid, |it| it.failures) > 0;
+        // A status that cannot be read must stay as it is.
+        if is_due && federation.status().is_ok() {
+            report_failure(federation, error, context).await;
         }
     }
     result
 }
 
+async fn steps(federation: &CachedFederation, context: &Context) -> Result<Action, ReconcileError> {
+    if federation.meta().deletion_timestamp.is_some() {
+        return delete(federation, context).await;
+    }
+    if !has_finalizer(federation) {
+        // The finalizer comes first. Writing it triggers the next reconciliation.
+        delete::add_finalizer(federation, context).await?;
+        return Ok(Action::await_change());
+    }
+    federation.status().map_err(ReconcileError::Status)?;
+    let frozen = match freeze(federation, context).await? {
+        Ok(frozen) => frozen,
+        Err(refusal) => return report(federation, &Situation::Rejected(refusal), context).await.map(after),
+    };
+    let expiry = expiry(&frozen.federation);
+    if expiry == Some(Duration::ZERO) {
+        delete::delete_federation(federation, context).await?;
+        return Ok(Action::await_change());
+    }
+    let observed = dereference(&frozen, context).await?;
+    let desired = build(&frozen, &observed, &context.settings, context.client.default_namespace());
+    let applied = apply(&frozen, &observed, desired, context).await?;
+    let followed = follow(federation, &frozen, &observed, context).await.map_err(ApplyError::Key)?;
+    assist(&frozen, &observed, context).await?;
+    let next = next_reconciliation(&observed, &applied);
+    let progress = Progress { frozen, observed, applied, followed };
+    let unsaid = report(federation, &Situation::Accepted(Box::new(progress)), context).await?;
+    Ok(after(next.into_iter().chain(unsaid).chain(expiry).min()))
+}
+
+fn has_finalizer(federation: &CachedFederation) -> bool {
+    federation.finalizers().iter().any(|it| it == naming::FINALIZER)
+}
+
+async fn delete(federation: &CachedFederation, context: &Context) -> Result<Action, ReconcileError> {
+    if !has_finalizer(federation) {
+        return Ok(Action::await_change());
+    }
+    // The pods of a federation that was never frozen were never created.
+    let frozen = match freeze::look_up(federation, context).await {
+        Err(FreezeError::Replaced(..)) => None,
+        found => found?,
+    };
+    let frozen = frozen.map(|it| Frozen::of(federation.with((*it).clone())));
+    let pods = frozen.iter().flat_map(Frozen::pod_names).map(|(_, pod)| pod).collect();
+    let left = delete::delete(federation, pods, context).await?;
+    if left.is_empty() {
+        context.forget(&federation.uid().unwrap_or_default());
+        return Ok(Action::await_change());
+    }
+    report(federation, &Situation::Deleting { left }, context).await?;
+    Ok(Action::requeue(SOON))
+}
+
+/// Writes the status, and reports events. Returns how long to wait if some of this must be repeated.
+async fn report(
+    federation: &CachedFederation,
+    situation: &Situation,
+    context: &Context,
+) -> Result<Option<Duration>, ReconcileError> {
+    update_status(federation, situation, context).await.map_err(ReconcileError::UpdateStatus)
+}
+
+async fn report_failure(federation: &CachedFederation, error: &ReconcileError, context: &Context) {
+    let situation = Situation::Failed { reason: error.reason(), message: error.to_string() };
+    match timeout(REPORT, report(federation, &situation, context)).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "cannot report a failed reconciliation"),
+        Err(_) => tracing::warn!("cannot report a failed reconciliation: the API server does not respond"),
+    }
+}
+
 impl ReconcileError {
-    fn key(&self) -> Option<&keys::KeyError> {
+    fn key(&self) -> Option<&KeyError> {
         match self {
-            ReconcileError::Dereference(dereference::DereferenceError::Key(error))
-            | ReconcileError::Apply(apply::ApplyError::Key(error)) => Some(error),
+            ReconcileError::Dereference(DereferenceError::Key(error))
+            | ReconcileError::Apply(ApplyError::Key(error)) => Some(error),
             _ => None,
         }
     }
@@ -132,8 +200,12 @@ impl ReconcileError {
     fn reason(&self) -> &'static str {
         match (self, self.key()) {
             (_, Some(error)) => error.reason(),
-            (ReconcileError::Dereference(_) | ReconcileError::Made(_), _) => "CannotRead",
-            (ReconcileError::Apply(apply::ApplyError::ForeignClaim(_)), _) => "NameTaken",
+            (ReconcileError::Freeze(FreezeError::Unreadable(_)), _) => "Unreadable",
+            (ReconcileError::Freeze(FreezeError::Make(_)), _) => "CannotWrite",
+            (ReconcileError::Freeze(_) | ReconcileError::Dereference(_) | ReconcileError::Status(_), _) => {
+                "CannotRead"
+            }
+            (ReconcileError::Apply(ApplyError::ForeignClaim(_)), _) => "NameTaken",
             (ReconcileError::Apply(_), _) => "CannotWrite",
             (ReconcileError::UpdateStatus(_), _) => "CannotReport",
             (ReconcileError::DeadlineExceeded(_), _) => "DeadlineExceeded",
@@ -144,63 +216,16 @@ impl ReconcileError {
     fn is_lasting(&self) -> bool {
         matches!(
             self,
-            ReconcileError::Apply(apply::ApplyError::ForeignClaim(_))
-                | ReconcileError::Made(made::MadeError::Replaced(..))
-        ) || self.key().is_some_and(keys::KeyError::is_lasting)
+            ReconcileError::Apply(ApplyError::ForeignClaim(_))
+                | ReconcileError::Freeze(FreezeError::Replaced(..) | FreezeError::Unreadable(_))
+        ) || self.key().is_some_and(KeyError::is_lasting)
     }
-}
-
-async fn reconcile_steps(
-    federation: Arc<Federation>,
-    refused: Option<Refusal>,
-    context: &Context,
-) -> Result<Action, ReconcileError> {
-    if federation.metadata.deletion_timestamp.is_some() {
-        return delete(federation, context).await;
-    }
-    // The pods were created from `made`, which may differ: a custom resource definition without rules admits any
-    // change.
-    let (made, changed) = if refused.is_some() {
-        (Arc::clone(&federation), refused)
-    } else {
-        if !federation.finalizers().iter().any(|it| it == naming::FINALIZER) {
-            // The finalizer comes first. Writing it triggers the next reconciliation.
-            apply::add_finalizer(&federation, context).await?;
-            return Ok(Action::await_change());
-        }
-        made::made(&federation, context).await?
-    };
-    if let Err(refusal) = validate::fits_any_operator(&made) {
-        let observed = dereference::Observed::of(federation);
-        return Ok(after(update_status(&observed, &rejected(refusal), context).await?));
-    }
-    let expiry = expiry(&federation, &made);
-    if expiry == Some(Duration::ZERO) {
-        apply::delete_federation(&federation, context).await?;
-        return Ok(Action::await_change());
-    }
-    let observed = dereference::dereference(&federation, &made, context).await?;
-    let validated = match validate(&observed, &made, changed, context) {
-        Ok(validated) => validated,
-        Err(refusal) => {
-            return Ok(after(update_status(&observed, &rejected(refusal), context).await?));
-        }
-    };
-    let desired = build::build(&validated, &observed, &context.settings, context.client.default_namespace());
-    let mut applied = apply::apply(&validated, &observed, desired, context).await?;
-    if observed.keeps_record() && !observed.has_lost_kept_record() {
-        applied.restored.extend(apply::restore_access(&federation, context).await?);
-    }
-    let next = next_reconciliation(&observed, &applied);
-    let situation = Situation::Accepted { validated: Box::new(validated), applied };
-    let unsaid = update_status(&observed, &situation, context).await?;
-    Ok(after(next.into_iter().chain(unsaid).chain(expiry).min()))
 }
 
 /// Returns the time until a federation whose run has ended is to be deleted; `None` if its run has not ended, or if it is
 /// to stay.
-fn expiry(federation: &Federation, made: &Federation) -> Option<Duration> {
-    let limit = made.spec.kubernetes.as_ref()?.ttl_seconds_after_finished?;
+fn expiry(federation: &Federation) -> Option<Duration> {
+    let limit = federation.spec.kubernetes.as_ref()?.ttl_seconds_after_finished?;
     let status = federation.status.as_ref().filter(|it| it.phase == Phase::Completed)?;
     let ended = status.condition(condition::COMPLETED).filter(|it| it.status == "True")?;
     let since = Timestamp::now().duration_since(ended.last_transition_time.0);
@@ -208,82 +233,13 @@ fn expiry(federation: &Federation, made: &Federation) -> Option<Duration> {
     Some(Duration::try_from(left).unwrap_or_default())
 }
 
-fn rejected(refusal: Refusal) -> Situation {
-    Situation::Basic(BasicSituation::Rejected(refusal))
-}
-
-/// Writes the status, and reports events. Returns how long to wait if some of this must be repeated.
-async fn update_status(
-    observed: &dereference::Observed,
-    situation: &Situation,
-    context: &Context,
-) -> Result<Option<Duration>, ReconcileError> {
-    let updated = update_status::update_status(observed, situation, context).await;
-    updated.map_err(ReconcileError::UpdateStatus)
-}
-
 /// Returns an action that reconciles after this delay, or after a change.
 fn after(delay: Option<Duration>) -> Action {
     delay.map_or_else(Action::await_change, Action::requeue)
 }
 
-/// Validates a federation, whose pods were or will be created from `made`. `changed` is the reason for refusing a change
-/// since then, if any.
-///
-/// A federation that has begun continues as it was, whatever a change or a stricter operator says. The limit on pods
-/// applies only before: the size of a federation cannot change, but the limit of the operator can. Only the status says
-/// whether a federation has begun. Its sets do not, because users of its namespace can create sets that it controls.
-fn validate(
-    observed: &dereference::Observed,
-    made: &Federation,
-    changed: Option<Refusal>,
-    context: &Context,
-) -> Result<Validated, Refusal> {
-    let has_begun = has_begun(observed.phase());
-    let max_pods = context.settings.max_pods;
-    if !has_begun {
-        // Validating a federation that is far too large would take long.
-        validate::fits(validate::ranks(made), max_pods)?;
-    }
-    let validated = match changed {
-        Some(refusal) if has_begun => validate::unchanged(made, refusal),
-        // The operator may have stopped before it could report that the federation has begun.
-        Some(refusal) if !observed.sets.is_empty() => {
-            validate::check(made)?;
-            validate::unchanged(made, refusal)
-        }
-        Some(refusal) => return Err(refusal),
-        None => match check(&observed.federation, context) {
-            Ok(()) => validate::passed(made),
-            Err(refusal) if has_begun => validate::unchanged(made, refusal),
-            Err(refusal) => return Err(refusal),
-        },
-    };
-    if !has_begun {
-        validate::fits(validated.nodes().into(), max_pods)?;
-    }
-    Ok(validated)
-}
-
-/// Returns whether a federation in this phase has begun.
-fn has_begun(phase: Phase) -> bool {
-    !matches!(phase, Phase::Pending | Phase::Rejected)
-}
-
-/// Checks whether a federation is valid, unless this generation of it has already been checked.
-fn check(federation: &Federation, context: &Context) -> Result<(), Refusal> {
-    let uid = federation.uid().unwrap_or_default();
-    let Some(generation) = federation.metadata.generation else { return validate::check(federation) };
-    let known = context.session(&uid, |it| it.checked.clone()).filter(|it| it.0 == generation);
-    known.map(|it| it.1).unwrap_or_else(|| {
-        let checked = validate::check(federation);
-        context.session(&uid, |it| it.checked = Some((generation, checked.clone())));
-        checked
-    })
-}
-
 /// Returns the delay until the next reconciliation; `None` if only a change triggers it.
-fn next_reconciliation(observed: &dereference::Observed, applied: &Applied) -> Option<Duration> {
+fn next_reconciliation(observed: &Observed, applied: &Applied) -> Option<Duration> {
     match observed.phase() {
         Phase::Running | Phase::Paused => Some(RUNNING),
         Phase::Linking => Some(LINKING),
@@ -294,28 +250,12 @@ fn next_reconciliation(observed: &dereference::Observed, applied: &Applied) -> O
     }
 }
 
-async fn delete(federation: Arc<Federation>, context: &Context) -> Result<Action, ReconcileError> {
-    if !federation.finalizers().iter().any(|it| it == naming::FINALIZER) {
-        return Ok(Action::await_change());
-    }
-    // The pods of a federation that is too large for any operator were never created.
-    let fits = validate::fits_any_operator(&federation).is_ok();
-    let pods = fits.then(|| build::pod_names(&federation).map(|(_, pod)| pod)).into_iter().flatten();
-    let left = apply::delete(&*federation, pods, context).await?;
-    if left.is_empty() {
-        context.forget(&federation.uid().unwrap_or_default());
-        return Ok(Action::await_change());
-    }
-    let observed = dereference::Observed::of(federation);
-    let deleting = Situation::Basic(BasicSituation::Deleting { left });
-    update_status(&observed, &deleting, context).await?;
-    Ok(Action::requeue(SOON))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::apply::Obstacle;
+    use std::sync::Arc;
+
     use super::build::tests::quickstart;
+    use super::objects::Obstacle;
     use super::*;
 
     #[test]
@@ -324,7 +264,7 @@ mod tests {
             let mut federation = quickstart();
             federation.status =
                 Some(faultline_api::resource::FederationStatus { phase, ..Default::default() });
-            let observed = dereference::Observed::of(Arc::new(federation));
+            let observed = Observed::of(Arc::new(federation));
             next_reconciliation(&observed, &Applied { obstacle, ..Applied::default() })
         };
         let quota = Obstacle { reason: "Quota", message: "exceeded quota: small".into() };

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{owned, pod};
 use crate::naming::{self, Component};
-use crate::reconcile::validate::Group;
+use crate::reconcile::freeze::Group;
 use crate::settings::Settings;
 
 /// Grace period of a deleted node in seconds. With zero, the node's successor could start while the node still runs.

@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use faultline_api::resource::{Emulation, Federation, FederationStatus, Kubernetes, Placement, Site, Volume};
 use faultline_api::samples::SAMPLES;
-use faultline_api::supervision::{Amendment, Request, RunPhase, RunStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
-use serde_json::Value;
+use faultline_api::supervision::{RunPhase, RunStatus};
+use serde_json::{Value, json};
 
 use super::*;
-use crate::reconcile::validate::validate;
+use crate::cached_federation::CachedFederation;
 
 /// The quick start, as an API server returns it.
 pub(crate) fn quickstart() -> Federation {
@@ -56,12 +54,25 @@ pub(crate) fn running(status: RunStatus) -> Observed {
     observed
 }
 
-fn built(observed: &Observed) -> Desired {
-    let validated = validate(&observed.federation).expect("it makes sense");
-    build(&validated, observed, &Settings::default(), "faultline-system")
+/// A federation, as the operator caches it.
+pub(crate) fn cached(federation: &Federation) -> CachedFederation {
+    serde_json::from_value(json!(federation)).expect("a federation")
 }
 
-fn with(change: impl FnOnce(&mut Kubernetes)) -> Observed {
+fn built(observed: &Observed) -> Desired {
+    built_by(observed, &Settings::default())
+}
+
+fn built_by(observed: &Observed, settings: &Settings) -> Desired {
+    build(&frozen(observed), observed, settings, "faultline-system")
+}
+
+/// The federation, frozen as it is.
+pub(crate) fn frozen(observed: &Observed) -> Frozen {
+    Frozen::of((*observed.federation).clone())
+}
+
+pub(crate) fn with(change: impl FnOnce(&mut Kubernetes)) -> Observed {
     let mut federation = quickstart();
     change(federation.spec.kubernetes.get_or_insert_default());
     Observed::of(Arc::new(federation))
@@ -79,14 +90,10 @@ pub(crate) fn template(federation: &Federation, set: &str) -> Value {
 
 #[test]
 fn the_objects_of_the_quick_start_are_as_reviewed() {
-    let Desired { file, policy, budget, sets, drifted, places, amended, orders } =
-        built(&Observed::of(Arc::new(quickstart())));
-    assert_eq!((drifted, places, amended, orders), (vec![], None, None, vec![]));
+    let Desired { policy, budget, sets, drifted } = built(&Observed::of(Arc::new(quickstart())));
+    assert_eq!(drifted, []);
     let names: Vec<String> = sets.iter().map(ResourceExt::name_any).collect();
     assert_eq!(names, ["quickstart-supervisor", "quickstart-paris", "quickstart-rennes"]);
-    let text = &file.data.as_ref().expect("it has content")["federation.yaml"];
-    let read = faultline_api::parse("federation.yaml", text.as_bytes()).expect("the supervisor can read it");
-    assert_eq!(read.spec, quickstart().spec);
     insta::assert_snapshot!("quickstart-supervisor", yaml(&sets[0]));
     insta::assert_snapshot!("quickstart-paris", yaml(&sets[1]));
     insta::assert_snapshot!("quickstart-pods", yaml(&policy));
@@ -108,7 +115,8 @@ fn processes_mount_their_own_key_and_only_the_supervisor_mounts_the_federations(
     assert_eq!(sources[0]["secret"]["name"], "quickstart-key");
 
     let key = "0".repeat(64);
-    let secret = crate::reconcile::keys::of_processes(&quickstart(), &key).expect("the key is valid");
+    let secret =
+        crate::reconcile::keys::of_processes(&Frozen::of(quickstart()), &key).expect("the key is valid");
     let keys = secret.data.expect("it has content");
     assert_eq!(keys.len(), 6);
     let drawn = faultline_api::supervision::process_key(&key, "paris-1").expect("the key is valid");
@@ -198,7 +206,7 @@ fn a_shaper_has_one_capability_and_no_key_and_nothing_else_changes() {
     assert_eq!(pod(&supervisor)["containers"].as_array().map(Vec::len), Some(1), "it shapes nothing");
 }
 
-fn volume() -> Volume {
+pub(crate) fn volume() -> Volume {
     Volume { size: "1GiB".parse().expect("a size"), storage_class: Some("fast".into()), keep: false }
 }
 
@@ -242,8 +250,7 @@ fn a_cluster_runs_at_its_site_with_the_given_secrets_and_priority() {
         node_pull_secrets: vec!["registry".into()],
         ..Settings::default()
     };
-    let validated = validate(&observed.federation).expect("it makes sense");
-    let sets = build(&validated, &observed, &settings, "faultline-system").sets;
+    let sets = built_by(&observed, &settings).sets;
     for set in sets {
         let pod = json!(set.spec.unwrap().template.spec.unwrap());
         assert_eq!(pod["imagePullSecrets"], json!([{ "name": "registry" }]));
@@ -308,8 +315,7 @@ fn only_missing_and_different_objects_are_written() {
     }
     assert_eq!(built(&observed).sets, []);
     let newer = Settings { node_image: "faultline-node:9".into(), ..Settings::default() };
-    let validated = validate(&observed.federation).expect("it makes sense");
-    assert_eq!(build(&validated, &observed, &newer, "faultline-system").sets.len(), 3);
+    assert_eq!(built_by(&observed, &newer).sets.len(), 3);
     observed.sets.remove("quickstart-paris");
     assert_eq!(built(&observed).sets.len(), 1);
 }
@@ -351,8 +357,7 @@ fn an_operator_with_another_image_leaves_the_pods_of_a_run_alone() {
             observed.hear(RunStatus { phase, ..RunStatus::default() });
         }
         let newer = Settings { node_image: "faultline-node:9".into(), ..Settings::default() };
-        let validated = validate(&observed.federation).expect("it makes sense");
-        let sets = build(&validated, &observed, &newer, "faultline-system").sets;
+        let sets = built_by(&observed, &newer).sets;
         sets.iter().map(ResourceExt::name_any).collect::<Vec<_>>()
     };
     let all = ["quickstart-supervisor", "quickstart-paris", "quickstart-rennes"];
@@ -405,111 +410,8 @@ fn after_the_run_only_the_supervisor_stays() {
     assert_eq!(remade, ["quickstart-supervisor"], "its volume may hold the record");
 }
 
-#[test]
-fn places_are_those_of_running_pods_and_announced_once() {
-    let mut observed = running(RunStatus { generation: 4, ..RunStatus::default() });
-    let name = "quickstart-paris-1";
-    observed.pods.insert(name.into(), pod(name, Some("paris"), "uid of paris-1", false));
-    let places = built(&observed).places.expect("they are new");
-    assert_eq!(places.generation, 5, "newer than the places from an earlier operator");
-    let processes: Vec<&str> = places.places.iter().map(|it| it.process.as_str()).collect();
-    assert_eq!(processes, ["paris-0", "paris-2", "rennes-0", "rennes-1", "rennes-2"]);
-    assert_eq!(places.places[0].address, "10.0.0.18:7400");
-    assert_eq!(places.places[0].uid, "uid of paris-0");
-
-    observed.pushed = Some(places.clone());
-    observed.hear(RunStatus { generation: 5, ..RunStatus::default() });
-    assert_eq!(built(&observed).places, None);
-
-    observed.hear(RunStatus::default());
-    let again = built(&observed).places.expect("a restarted supervisor is told again");
-    assert_eq!((again.generation, again.places), (6, places.places));
-}
-
-#[test]
-fn a_pod_that_is_being_deleted_is_not_a_place() {
-    let mut observed = running(RunStatus::default());
-    let mut going = (*observed.pods["quickstart-rennes-0"]).clone();
-    going.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
-    observed.pods.insert("quickstart-rennes-0".into(), Arc::new(going));
-    let places = built(&observed).places.expect("they are new").places;
-    assert!(places.iter().all(|it| it.process != "rennes-0"));
-}
-
-#[test]
-fn requests_apply_only_to_the_pod_with_their_uid() {
-    let request = |id, action, process: &str, uid: &str| Request {
-        id,
-        action,
-        process: process.into(),
-        uid: uid.into(),
-    };
-    let status = RunStatus {
-        requests: vec![
-            request(1, RequestedAction::DeletePod, "paris-0", "uid of paris-0"),
-            request(2, RequestedAction::DeleteVolume, "rennes-2", "uid of rennes-2"),
-            request(3, RequestedAction::DeletePod, "paris-1", "uid of an earlier pod"),
-        ],
-        ..RunStatus::default()
-    };
-    let delete = |pod: &str, uid: &str, claim: Option<&str>| SupervisorRequest::Delete {
-        pod: pod.into(),
-        uid: uid.into(),
-        claim: claim.map(str::to_owned),
-    };
-    let observed = running(status.clone());
-    assert_eq!(
-        built(&observed).orders,
-        [
-            delete("quickstart-paris-0", "uid of paris-0", None),
-            delete("quickstart-rennes-2", "uid of rennes-2", None),
-            SupervisorRequest::Done { request: 3 },
-        ]
-    );
-
-    let mut on_volumes = running(status.clone());
-    on_volumes.federation = with(|it| it.volumes = Some(volume())).federation;
-    assert_eq!(
-        built(&on_volumes).orders[1],
-        delete("quickstart-rennes-2", "uid of rennes-2", Some("data-quickstart-rennes-2"))
-    );
-
-    let mut going = observed.clone();
-    let mut pod = (*going.pods["quickstart-paris-0"]).clone();
-    pod.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
-    going.pods.insert("quickstart-paris-0".into(), Arc::new(pod));
-    assert_eq!(
-        built(&going).orders.len(),
-        2,
-        "a pod that is being deleted is neither deleted again nor reported as done"
-    );
-}
-
 fn yaml(object: &impl serde::Serialize) -> String {
     serde_saphyr::to_string(object).expect("a set serialises")
-}
-
-#[test]
-fn a_change_is_sent_until_the_supervisor_confirms_it() {
-    let look = |generation: i64, status: RunStatus| {
-        let mut federation = quickstart();
-        federation.metadata.generation = Some(generation);
-        federation.spec.pause = true;
-        let mut observed = Observed::of(Arc::new(federation));
-        observed.hear(status);
-        built(&observed).amended
-    };
-    let knows = |generation| RunStatus {
-        amendment: Some(Amendment { generation, refused: None }),
-        ..RunStatus::default()
-    };
-    assert_eq!(look(1, RunStatus::default()), None, "its file contains this spec");
-    let told = look(2, RunStatus::default()).expect("it is told");
-    assert!(told.generation == 2 && told.spec.pause);
-    assert_eq!(look(2, knows(2)), None);
-    assert!(look(3, knows(2)).is_some());
-    let over = RunStatus { phase: faultline_api::supervision::RunPhase::Judging, ..RunStatus::default() };
-    assert_eq!(look(2, over), None, "a run that has ended cannot change");
 }
 
 #[test]

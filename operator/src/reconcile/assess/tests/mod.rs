@@ -1,31 +1,58 @@
 //! Tests of the status and of the events to report, without a cluster.
 
+mod changes;
+mod events;
+
 use std::sync::Arc;
 
-use faultline_api::supervision::{self, Amendment, ClusterReport, Faults, LinkReport, RunEvent, RunPhase};
+use faultline_api::resource::Emulation;
+use faultline_api::supervision::{
+    self, ClusterReport, Faults, LinkReport, RunEvent, RunPhase, RunStatus, Shaping,
+};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::*;
-use crate::reconcile::build::tests::{pod, quickstart, running};
-use crate::reconcile::validate::validate;
+use crate::reconcile::build;
+use crate::reconcile::build::tests::{cached, frozen, pod, quickstart, running};
+use crate::reconcile::objects::Obstacle;
 
 fn at(seconds: i64) -> Time {
     Time(Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds))
 }
 
-fn accepted(obstacle: Option<Obstacle>) -> Situation {
-    let validated = Box::new(validate(&quickstart()).expect("it makes sense"));
-    Situation::Accepted { validated, applied: Applied { obstacle, ..Applied::default() } }
+/// The outcome of the steps that change something.
+#[derive(Clone)]
+enum Told {
+    Accepted(Applied, Option<String>),
+    Other(Situation),
 }
 
-fn rejected(message: &str) -> Situation {
-    Situation::Basic(BasicSituation::Rejected(Refusal { message: message.into() }))
+fn accepted(obstacle: Option<Obstacle>) -> Told {
+    Told::Accepted(Applied { obstacle, ..Applied::default() }, None)
 }
 
-/// Returns the status and the new events, and stores the status in the federation.
-fn look(observed: &mut Observed, situation: &Situation, seconds: i64) -> (FederationStatus, Vec<NewEvent>) {
-    let (status, new_events) = assess(observed, situation, at(seconds));
+fn rejected(message: &str) -> Told {
+    Told::Other(Situation::Rejected(message.into()))
+}
+
+/// Returns the status and the new events.
+fn assessed(observed: &Observed, told: &Told, seconds: i64) -> (FederationStatus, Vec<NewEvent>) {
+    let situation = match told.clone() {
+        Told::Accepted(applied, refused) => {
+            let frozen = frozen(observed);
+            let followed = Followed { refused, is_to_pause: frozen.federation.spec.pause };
+            let observed = observed.clone();
+            Situation::Accepted(Box::new(Progress { frozen, observed, applied, followed }))
+        }
+        Told::Other(situation) => situation,
+    };
+    assess(&cached(&observed.federation), &situation, at(seconds))
+}
+
+/// Does the same, and stores the status in the federation.
+fn look(observed: &mut Observed, told: &Told, seconds: i64) -> (FederationStatus, Vec<NewEvent>) {
+    let (status, new_events) = assessed(observed, told, seconds);
     let mut federation = (*observed.federation).clone();
     federation.status = Some(status.clone());
     observed.federation = Arc::new(federation);
@@ -146,19 +173,20 @@ fn what_emulates_links_is_reported_once_it_is_known() {
     for (links, early) in [(Emulation::Tc, None), (Emulation::InNode, Some("inNode"))] {
         let mut federation = quickstart();
         federation.spec.kubernetes.get_or_insert_default().links = Some(links);
-        let situation = Situation::Accepted {
-            validated: Box::new(validate(&federation).expect("it makes sense")),
-            applied: Applied::default(),
+        let observed = |said: RunStatus| {
+            let mut observed = running(said);
+            observed.federation = Arc::new(federation.clone());
+            observed
         };
         for phase in [RunPhase::Gathering, RunPhase::Measuring] {
             let said = RunStatus { phase, ..RunStatus::default() };
-            let (status, _) = look(&mut running(said), &situation, 1);
+            let (status, _) = look(&mut observed(said), &accepted(None), 1);
             assert_eq!(status.shaping.as_deref(), early, "{phase:?}");
         }
         let links = vec![link("paris", "rennes", 5000, 5040)];
         let shaping = early.is_none().then(|| Shaping { places: 6, rates: 6, delays: 6, lacks: vec![] });
         let said = RunStatus { phase: RunPhase::Measuring, links, shaping, ..RunStatus::default() };
-        let (status, _) = look(&mut running(said), &situation, 1);
+        let (status, _) = look(&mut observed(said), &accepted(None), 1);
         assert_eq!(status.shaping.as_deref(), early.or(Some("tc")));
     }
 }
@@ -322,27 +350,13 @@ fn nothing_is_ready_while_a_federation_is_deleted() {
     let (status, _) = look(&mut observed, &accepted(None), 1);
     let kinds = [condition::PODS_READY, condition::SUPERVISED, condition::RUNNING];
     assert!(kinds.iter().all(|it| status.holds(it)), "{status:#?}");
-    let deleting =
-        Situation::Basic(BasicSituation::Deleting { left: vec!["the pod quickstart-paris-0".into()] });
+    let deleting = Told::Other(Situation::Deleting { left: vec!["the pod quickstart-paris-0".into()] });
     let (status, _) = look(&mut observed, &deleting, 2);
     for kind in kinds {
         let condition = condition_of(&status, kind);
         assert_eq!((&*condition.status, &*condition.reason), ("False", "Deleting"), "{kind}");
     }
     assert!(status.holds(condition::ACCEPTED));
-}
-
-#[test]
-fn an_event_has_the_time_at_which_it_occurred() {
-    let events = [Some(2_500_000), None, Some(u64::MAX)];
-    let events =
-        (1..).zip(events).map(|(number, age_micros)| RunEvent { age_micros, ..event(number, "Crashed") });
-    let said = RunStatus { phase: RunPhase::Running, events: events.collect(), ..RunStatus::default() };
-    let mut observed = running(said);
-    let (_, new_events) = look(&mut observed, &accepted(None), 100);
-    let times: Vec<_> = new_events.iter().filter(|it| it.reason == "Crashed").map(|it| it.at).collect();
-    let then = Timestamp::UNIX_EPOCH + SignedDuration::from_millis(97_500);
-    assert_eq!(times, [Some(then), None, None]);
 }
 
 #[test]
@@ -560,270 +574,17 @@ fn a_supervisor_without_the_record_of_a_started_run_ends_it() {
 }
 
 #[test]
-fn a_restarted_supervisor_numbers_its_events_anew() {
-    let said = |supervisor: &str, phase, events| RunStatus {
-        supervisor: supervisor.into(),
-        phase,
-        events,
-        ..RunStatus::default()
-    };
-    let mut observed =
-        running(said("first", RunPhase::Running, vec![event(1, "Started"), event(2, "RolledBack")]));
-    let (_, told) = look(&mut observed, &accepted(None), 1);
-    // It has no events at first.
-    observed.hear(said("second", RunPhase::Judging, vec![]));
-    look(&mut observed, &accepted(None), 2);
-    observed.hear(said("second", RunPhase::Completed, vec![event(1, "SupervisorRestarted")]));
-    let (status, new_events) = look(&mut observed, &accepted(None), 3);
-    assert_eq!(reasons(&new_events), ["SupervisorRestarted"]);
-    assert_ne!(new_events[0].name, told[0].name, "it is another event 1");
-    assert_eq!((status.last_event, status.supervisor.as_deref()), (Some(1), Some("second")));
-}
-
-#[test]
 fn a_federation_that_cannot_be_read_reports_what_its_deletion_waits_for() {
-    let federation = quickstart();
-    let before = FederationStatus { rollbacks: Some(2), ..FederationStatus::default() };
-    let situation = BasicSituation::Deleting { left: vec!["the pod p".into()] };
-    let (status, new_events) = assess_unreadable(&federation.metadata, Some(&before), &situation, at(1));
+    let mut federation = quickstart();
+    federation.status = Some(FederationStatus { rollbacks: Some(2), ..FederationStatus::default() });
+    let mut federation = json!(federation);
+    federation["spec"] = json!("none");
+    let federation = serde_json::from_value(federation).expect("a federation");
+    let situation = Situation::Deleting { left: vec!["the pod p".into()] };
+    let (status, new_events) = assess(&federation, &situation, at(1));
     assert_eq!((status.phase, status.rollbacks), (Phase::Deleting, Some(2)));
     assert_eq!(status.message.as_deref(), Some("waiting for the deletion of the pod p"));
     assert_eq!(new_events, []);
-}
-
-#[test]
-fn equal_events_have_equal_names() {
-    let situation = rejected("no");
-    let first = Observed::of(Arc::new(quickstart()));
-    let (_, told) = assess(&first, &situation, at(1));
-    let (_, told_again) = assess(&first, &situation, at(2));
-    assert_eq!(
-        told, told_again,
-        "an operator that stopped before writing the status reports the event again under the same name"
-    );
-    let mut other = quickstart();
-    other.metadata.uid = Some("other".into());
-    let (_, of_another) = assess(&Observed::of(Arc::new(other)), &situation, at(1));
-    assert_ne!(told[0].name, of_another[0].name);
-}
-
-#[test]
-fn a_long_list_of_events_is_shortened_in_the_middle() {
-    let events: Vec<RunEvent> = (1..=1000).map(|it| event(it, "RolledBack")).collect();
-    let said = RunStatus { phase: RunPhase::Completed, events, ..RunStatus::default() };
-    let mut observed = running(said);
-    let mut told: Vec<NewEvent> = Vec::new();
-    let last = (MAX_EVENTS + LAST_EVENTS).div_ceil(EVENTS_AT_ONCE as u64) as i64;
-    for seconds in 1..=last {
-        let (status, new_events) = look(&mut observed, &accepted(None), seconds);
-        let new_events = new_events.into_iter().filter(|it| it.reason == "RolledBack");
-        let before = told.len();
-        told.extend(new_events);
-        assert!(told.len() - before <= EVENTS_AT_ONCE, "{seconds}");
-        let is_over = told.len() as u64 == MAX_EVENTS + LAST_EVENTS;
-        assert_eq!(
-            (status.phase == Phase::Completed, seconds == last),
-            (is_over, is_over),
-            "all events come first"
-        );
-        assert_eq!(status.last_event, Some(if is_over { 1000 } else { told.len() as i64 }));
-    }
-    assert!(told.last().is_some_and(|it| it.note.ends_with("event 1000")));
-}
-
-/// Asks a supervisor that has this many events, at most `most` of which fit in an answer, until the federation is
-/// completed. Returns the events that are reported as `RolledBack`.
-fn followed(events: u64, most: usize) -> Vec<NewEvent> {
-    let events: Vec<RunEvent> = (1..=events).map(|it| event(it, "RolledBack")).collect();
-    let mut observed = running(RunStatus::default());
-    let mut told = Vec::new();
-    for seconds in 1..100 {
-        let after = observed.federation.status.as_ref().and_then(|it| it.last_event).unwrap_or(0);
-        let shown = events[usize::try_from(after).unwrap()..].iter().take(most).cloned().collect();
-        observed.hear(RunStatus {
-            phase: RunPhase::Completed,
-            events: shown,
-            newest_event: events.len() as u64,
-            ..RunStatus::default()
-        });
-        let (status, new_events) = look(&mut observed, &accepted(None), seconds);
-        told.extend(new_events.into_iter().filter(|it| it.reason == "RolledBack"));
-        if status.phase == Phase::Completed {
-            assert_eq!(status.last_event, Some(events.len() as i64));
-            return told;
-        }
-    }
-    panic!("the federation is not completed");
-}
-
-#[test]
-fn events_that_do_not_fit_in_an_answer_are_requested_before_the_run_is_completed() {
-    for (events, most) in [(3, 1000), (303, 50), (1000, 1000), (1001, 1000), (100_000, 1000), (500, 10)] {
-        let told = followed(events, most);
-        let first = events.min(MAX_EVENTS);
-        let last = events.saturating_sub(LAST_EVENTS).max(first) + 1..=events;
-        let expected: Vec<String> =
-            (1..=first).chain(last).map(|it| format!("At 1.50 s: event {it}")).collect();
-        let notes: Vec<&String> = told.iter().map(|it| &it.note).collect();
-        assert_eq!(notes, expected.iter().collect::<Vec<_>>(), "{events} events, {most} in an answer");
-    }
-}
-
-#[test]
-fn a_supervisor_that_always_claims_to_be_another_one_reports_a_limited_number_of_events() {
-    let events: Vec<RunEvent> = (1..=100).map(|it| event(it, "RolledBack")).collect();
-    let said = RunStatus { phase: RunPhase::Completed, events, ..RunStatus::default() };
-    for (allowance, expected) in [(30, 20), (7, 7), (0, 0)] {
-        let mut observed = running(said.clone());
-        observed.event_allowance = allowance;
-        let (status, new_events) = look(&mut observed, &accepted(None), 1);
-        let reported = new_events.iter().filter(|it| it.reason == "RolledBack").count();
-        assert_eq!(reported, expected, "{allowance}");
-        // The run ends even if events are skipped.
-        assert_eq!(status.phase == Phase::Completed, allowance < EVENTS_AT_ONCE, "{allowance}");
-    }
-}
-
-#[test]
-fn an_event_is_no_longer_than_the_api_server_admits() {
-    let event = RunEvent { number: u64::MAX, text: "é".repeat(5000), ..event(1, &"é".repeat(5000)) };
-    let said = RunStatus { phase: RunPhase::Completed, events: vec![event], ..RunStatus::default() };
-    let (_, new_events) = look(&mut running(said), &accepted(None), 1);
-    let it = new_events.last().expect("the event is reported");
-    assert!(it.reason.len() <= 128 && it.note.len() <= 1024, "{it:?}");
-}
-
-#[test]
-fn long_text_is_truncated_between_characters() {
-    assert_eq!(shortened("short", 10), "short");
-    let cut = shortened(&"é".repeat(600), 1024);
-    assert!(cut.len() <= 1024 && cut.ends_with(" …"), "{}", cut.len());
-}
-
-#[test]
-fn a_refused_change_is_reported_once_and_the_run_continues() {
-    let refused = |why: &str| Some(Amendment { generation: 1, refused: Some(why.into()) });
-    let said = RunStatus {
-        phase: RunPhase::Running,
-        amendment: refused("spec.faults: gone"),
-        ..RunStatus::default()
-    };
-    let mut observed = Observed::of(Arc::new(quickstart()));
-    observed.hear(said.clone());
-    let (status, new_events) = look(&mut observed, &accepted(None), 1);
-    let condition = condition_of(&status, condition::ACCEPTED);
-    assert_eq!((&*condition.status, &*condition.reason), ("False", "ChangeRefused"));
-    assert!(condition.message.contains("spec.faults: gone"), "{}", condition.message);
-    assert_eq!((status.phase, &status.message), (Phase::Running, &Some(condition.message.clone())));
-    assert_eq!(reasons(&new_events).iter().filter(|it| **it == "ChangeRefused").count(), 1);
-    let (_, new_events) = look(&mut observed, &accepted(None), 2);
-    assert!(!reasons(&new_events).contains(&"ChangeRefused"), "{new_events:?}");
-
-    // A newer spec that the supervisor has accepted, then an invalid one.
-    let mut federation = (*observed.federation).clone();
-    federation.metadata.generation = Some(2);
-    observed.federation = Arc::new(federation.clone());
-    observed.hear(RunStatus { amendment: Some(Amendment { generation: 2, refused: None }), ..said });
-    let (status, _) = look(&mut observed, &accepted(None), 3);
-    assert_eq!(condition_of(&status, condition::ACCEPTED).status, "True");
-    let refusal = Refusal { message: "spec.links: nonsense".into() };
-    let validated = Box::new(crate::reconcile::validate::unchanged(&federation, refusal));
-    let situation = Situation::Accepted { validated, applied: Applied::default() };
-    let (status, new_events) = look(&mut observed, &situation, 4);
-    assert!(condition_of(&status, condition::ACCEPTED).message.contains("spec.links: nonsense"));
-    assert_eq!((status.phase, reasons(&new_events)), (Phase::Running, vec!["ChangeRefused"]));
-}
-
-#[test]
-fn a_change_is_accepted_only_once_the_supervisor_has_answered() {
-    let answer = |phase, generation, refused: Option<&str>| {
-        let amendment = Amendment { generation, refused: refused.map(str::to_owned) };
-        RunStatus { phase, amendment: Some(amendment), ..RunStatus::default() }
-    };
-    let mut observed = running(RunStatus { phase: RunPhase::Running, ..RunStatus::default() });
-    let is_accepted = |observed: &mut Observed, situation: &Situation| {
-        let (status, new_events) = look(observed, situation, 1);
-        let accepted = condition_of(&status, condition::ACCEPTED);
-        let reported = reasons(&new_events).contains(&"ChangeRefused");
-        (accepted.status == "True", accepted.observed_generation, reported)
-    };
-    let change = |observed: &mut Observed, generation| {
-        let mut federation = (*observed.federation).clone();
-        federation.metadata.generation = Some(generation);
-        observed.federation = Arc::new(federation);
-    };
-    let valid = accepted(None);
-    assert_eq!(is_accepted(&mut observed, &valid), (true, Some(1), false));
-    change(&mut observed, 2);
-    assert_eq!(is_accepted(&mut observed, &valid), (true, Some(1), false), "only the first is");
-    observed.hear(answer(RunPhase::Running, 2, None));
-    assert_eq!(is_accepted(&mut observed, &valid), (true, Some(2), false));
-    observed.hear(RunStatus { phase: RunPhase::Running, ..RunStatus::default() });
-    assert_eq!(is_accepted(&mut observed, &valid), (true, Some(2), false), "the supervisor has restarted");
-
-    // The supervisor is older than the field that the change sets.
-    change(&mut observed, 3);
-    let Situation::Accepted { validated, mut applied } = valid.clone() else { unreachable!() };
-    applied.unread_change = Some("the supervisor cannot read it: unknown field `pace`".into());
-    let unread = Situation::Accepted { validated, applied };
-    assert_eq!(is_accepted(&mut observed, &unread), (false, Some(3), true));
-    assert_eq!(is_accepted(&mut observed, &unread), (false, Some(3), false), "it is reported once");
-
-    // The run ends before the supervisor learns of a change. Later changes have no effect.
-    change(&mut observed, 4);
-    observed.hear(RunStatus { phase: RunPhase::Completed, ..RunStatus::default() });
-    assert_eq!(is_accepted(&mut observed, &valid), (false, Some(3), false));
-    change(&mut observed, 5);
-    observed.supervision = Supervision::Absent;
-    assert_eq!(is_accepted(&mut observed, &unread), (false, Some(3), false));
-
-    // A federation that has not begun needs no answer.
-    let mut federation = quickstart();
-    federation.metadata.generation = Some(5);
-    let mut observed = Observed::of(Arc::new(federation));
-    assert_eq!(is_accepted(&mut observed, &valid), (true, Some(5), false));
-}
-
-#[test]
-fn a_refusal_stands_until_the_supervisor_answers_again() {
-    let answer = |refused: Option<&str>| {
-        let amendment = Amendment { generation: 2, refused: refused.map(str::to_owned) };
-        RunStatus { phase: RunPhase::Running, amendment: Some(amendment), ..RunStatus::default() }
-    };
-    let mut observed = running(answer(Some("spec.faults: gone")));
-    let mut federation = (*observed.federation).clone();
-    federation.metadata.generation = Some(2);
-    observed.federation = Arc::new(federation);
-    let (status, _) = look(&mut observed, &accepted(None), 1);
-    let refused = condition_of(&status, condition::ACCEPTED).clone();
-    assert_eq!((&*refused.status, &*refused.reason), ("False", "ChangeRefused"));
-
-    let without_answer = |phase| {
-        let mut observed = observed.clone();
-        observed.hear(RunStatus { phase, ..RunStatus::default() });
-        observed
-    };
-    let with = |supervision| Observed { supervision, ..observed.clone() };
-    for mut observed in [
-        with(Supervision::Absent),
-        with(Supervision::Silent("no response within 2s".into())),
-        without_answer(RunPhase::Running),
-        without_answer(RunPhase::Completed),
-    ] {
-        for seconds in [2, 3] {
-            let (status, new_events) = look(&mut observed, &accepted(None), seconds);
-            assert_eq!(condition_of(&status, condition::ACCEPTED), &refused, "{:?}", observed.supervision);
-            assert!(!reasons(&new_events).contains(&"ChangeRefused"), "{new_events:?}");
-        }
-    }
-
-    observed.hear(answer(None));
-    let (status, _) = look(&mut observed, &accepted(None), 4);
-    assert_eq!(
-        condition_of(&status, condition::ACCEPTED).status,
-        "True",
-        "the supervisor has changed its mind"
-    );
 }
 
 #[test]

@@ -1,0 +1,222 @@
+//! The condition `PodsReady`: how many pods run, and what prevents the others from running.
+
+use faultline_api::resource::{ClusterStatus, condition};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::SignedDuration;
+use kube::ResourceExt;
+
+use super::{NewEvent, Report};
+use crate::federation_cache::{Misplaced, Origin};
+use crate::naming;
+use crate::reconcile::advice::refusal;
+use crate::reconcile::apply::Applied;
+use crate::reconcile::build::{self, Drift};
+use crate::reconcile::dereference::Observed;
+use crate::reconcile::freeze::Frozen;
+use crate::reconcile::objects::{Obstacle, Restored};
+
+/// Time that a pod may take to start or to end before it is reported as an obstacle.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+
+impl Report<'_> {
+    /// Reports the state of the pods: how many run, and what prevents the others from running.
+    pub(super) fn pods(&mut self, frozen: &Frozen, observed: &Observed, applied: &Applied) {
+        let hosts = build::hosts(frozen, observed);
+        let running = |group: &str| {
+            let of_group = |pod: &Pod| pod.labels().get(naming::CLUSTER).is_some_and(|it| it == group);
+            hosts.iter().filter(|(_, pod)| of_group(pod) && build::is_complete(pod)).count() as u32
+        };
+        let clusters: Vec<ClusterStatus> = frozen
+            .groups
+            .iter()
+            .filter(|it| it.is_cluster)
+            .map(|group| {
+                let before = self.status.clusters.iter().find(|it| it.name == group.name).cloned();
+                ClusterStatus {
+                    name: group.name.clone(),
+                    nodes: group.nodes,
+                    pods: running(&group.name),
+                    ..before.unwrap_or_default()
+                }
+            })
+            .collect();
+        self.status.clusters = clusters;
+        let up: u32 = frozen.groups.iter().map(|it| running(&it.name)).sum();
+        let supervisor = observed.supervisor();
+        let (wanted, up) =
+            (frozen.nodes() + 1, up + u32::from(supervisor.is_some_and(|it| build::is_complete(it))));
+        let refused = observed.refused.as_ref().map(|message| refusal(&observed.federation, message));
+        let stuck = || observed.pods.values().find_map(|it| obstacle(it, &self.now));
+        let slow = || observed.pods.values().find_map(|it| not_starting(it, &self.now));
+        let occupied = || observed.misplaced.found.iter().find_map(occupied);
+        let obstacle = applied.obstacle.clone().or_else(occupied).or(refused).or_else(stuck).or_else(slow);
+        let obstacle = obstacle.filter(|_| up < wanted);
+        match obstacle {
+            Some(Obstacle { reason, message }) => {
+                let message = format!("{up} of {wanted} pods are running; {message}");
+                if self.condition(condition::PODS_READY, "False", reason, &message) {
+                    self.add_event(condition::PODS_READY, reason, &message, true);
+                }
+            }
+            None if up < wanted => {
+                self.condition(
+                    condition::PODS_READY,
+                    "False",
+                    "Starting",
+                    &format!("{up} of {wanted} pods are running"),
+                );
+            }
+            None => {
+                let message = format!("all {wanted} pods are running, including the supervisor's");
+                if self.condition(condition::PODS_READY, "True", "AllRunning", &message) {
+                    self.add_event(condition::PODS_READY, "PodsReady", &message, false);
+                }
+            }
+        }
+    }
+
+    /// Reports that the run is over, and that the state of pods no longer matters unless the supervisor's cannot be
+    /// created.
+    pub(super) fn over(&mut self, applied: &Applied) {
+        let Some(Obstacle { reason, message }) = &applied.obstacle else {
+            let message = "the run has ended; only its record is kept";
+            self.condition(condition::PODS_READY, "False", "RunEnded", message);
+            return;
+        };
+        if self.condition(condition::PODS_READY, "False", reason, message) {
+            self.add_event(condition::PODS_READY, reason, message, true);
+        }
+    }
+
+    /// Reports changes by other clients that the operator has reverted.
+    pub(super) fn repaired(&mut self, applied: &Applied) {
+        for Drift { set, generation, found, wanted, .. } in &applied.repaired {
+            let why = match wanted {
+                0 => "the run is over",
+                _ => "the size of a federation cannot change while it runs",
+            };
+            let note = format!(
+                "the replicas of {set} were changed to {found}; the operator restored them to {wanted}, because {why}"
+            );
+            self.new_events.push(NewEvent {
+                name: self.event_name(&format!("drift of {set} at {generation}")),
+                reason: "DriftRepaired".into(),
+                note,
+                warning: true,
+                at: None,
+            });
+        }
+        for Misplaced { pod, uid, .. } in &applied.removed {
+            self.new_events.push(NewEvent {
+                name: self.event_name(&format!("{pod} removed as {uid}")),
+                reason: "DriftRepaired".into(),
+                note: format!(
+                    "the labels of the pod {pod} were changed, so its StatefulSet could not replace or keep it; the \
+                     operator deleted the pod, and its process begins a new life in another one"
+                ),
+                warning: true,
+                at: None,
+            });
+        }
+        for Restored { object, uid } in &applied.restored {
+            self.new_events.push(NewEvent {
+                name: self.event_name(&format!("{object} restored as {uid}")),
+                reason: "ObjectRestored".into(),
+                note: format!("{object} was deleted although pods still need it; the operator restored it"),
+                warning: true,
+                at: None,
+            });
+        }
+    }
+}
+
+/// Returns the obstacle that prevents a pod from running; `None` if the pod only needs time.
+fn obstacle(pod: &Pod, now: &Time) -> Option<Obstacle> {
+    const NEEDS_ACTION: &[&str] = &[
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "RunContainerError",
+        "CrashLoopBackOff",
+    ];
+    if build::has_lost_node(pod) {
+        let node = pod.spec.as_ref().and_then(|it| it.node_name.as_deref()).unwrap_or("(unknown)");
+        let message = format!(
+            "{} runs on the Kubernetes node {node}, which does not respond; if this node is gone for good, delete the \
+             Node",
+            pod.name_any()
+        );
+        return Some(Obstacle { reason: "NodeNotReady", message });
+    }
+    // This time includes the grace period.
+    if pod.metadata.deletion_timestamp.as_ref().is_some_and(|it| is_long_ago(it, now)) {
+        let name = pod.name_any();
+        let message = format!(
+            "{name} is being deleted, but still exists: its Kubernetes node may not respond, or the pod may have \
+             finalizers; if its Kubernetes node is gone for good, delete the Node"
+        );
+        return Some(Obstacle { reason: "Terminating", message });
+    }
+    let status = pod.status.as_ref()?;
+    if build::lacks_ipv4(pod) {
+        let message =
+            format!("{} has only IPv6 addresses, but processes communicate over IPv4", pod.name_any());
+        return Some(Obstacle { reason: "NoIPv4Address", message });
+    }
+    let unscheduled = status.conditions.iter().flatten().find(|it| {
+        it.type_ == "PodScheduled" && it.status == "False" && it.reason.as_deref() == Some("Unschedulable")
+    });
+    if let Some(it) = unscheduled {
+        let message = it.message.clone().unwrap_or_default();
+        return Some(Obstacle { reason: "Unschedulable", message: format!("{}: {message}", pod.name_any()) });
+    }
+    let waiting =
+        status.container_statuses.iter().flatten().find_map(|it| it.state.as_ref()?.waiting.as_ref())?;
+    let why = waiting.reason.clone().unwrap_or_default();
+    NEEDS_ACTION.iter().find(|it| **it == why).map(|reason| Obstacle {
+        reason,
+        message: format!("{}: {}", pod.name_any(), waiting.message.clone().unwrap_or(why)),
+    })
+}
+
+/// Returns the obstacle that a pod of another owner is for the pod of the same name.
+fn occupied(misplaced: &Misplaced) -> Option<Obstacle> {
+    let Misplaced { pod, origin: Origin::Elsewhere(owner), .. } = misplaced else { return None };
+    let owner = owner.as_ref().map_or_else(|| "has no owner".to_owned(), |it| format!("belongs to {it}"));
+    let message = format!(
+        "the pod {pod} already exists, but does not belong to this federation: it {owner}; delete it, or give the \
+         federation another name"
+    );
+    Some(Obstacle { reason: "NameTaken", message })
+}
+
+fn is_long_ago(time: &Time, now: &Time) -> bool {
+    now.0.duration_since(time.0) > PATIENCE
+}
+
+/// Returns the obstacle for a pod whose containers have not started long after the pod was scheduled.
+fn not_starting(pod: &Pod, now: &Time) -> Option<Obstacle> {
+    let status = pod.status.as_ref()?;
+    let has_started = |it: &ContainerStatus| {
+        let mut states = [&it.state, &it.last_state].into_iter().flatten();
+        it.restart_count > 0 || states.any(|it| it.running.is_some() || it.terminated.is_some())
+    };
+    if status.container_statuses.iter().flatten().any(has_started) {
+        return None;
+    }
+    let scheduled = status.conditions.iter().flatten().find(|it| it.type_ == "PodScheduled");
+    let scheduled = scheduled.filter(|it| it.status == "True")?.last_transition_time.as_ref();
+    scheduled.is_some_and(|it| is_long_ago(it, now)).then(|| Obstacle {
+        reason: "NotStarting",
+        message: format!(
+            "{name} was scheduled more than a minute ago, but its containers have not started; \
+             `kubectl describe pod --namespace {namespace} {name}` shows the reason",
+            name = pod.name_any(),
+            namespace = pod.namespace().unwrap_or_default()
+        ),
+    })
+}
