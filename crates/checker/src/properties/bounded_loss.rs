@@ -33,12 +33,8 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     if history.context.bounds.is_none() && !logs_events {
         return finding;
     }
-    let is_disturbed = history
-        .supervision
-        .injected
-        .iter()
-        .any(|(_, fault, ..)| !matches!(fault, Fault::Crash { .. } | Fault::LoseCluster { .. }));
-    if is_disturbed {
+    let is_disturbed = |fault: &Fault| fault.kills().is_none();
+    if history.supervision.injected.iter().any(|(_, fault, ..)| is_disturbed(fault)) {
         return finding;
     }
     if logs_events {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use faultline_core::{ClusterId, EndedBy, Fact, Fault, FaultNo, Life, ProcessId, Time};
+use faultline_core::{ClusterId, EndedBy, Fact, FaultNo, Life, ProcessId, Time};
 use faultline_trace::manifest::{Effect, EffectEntry};
 
 use super::places::Seen;
@@ -42,8 +42,7 @@ impl Effects {
     pub(super) fn recorded(&mut self, fact: &Fact, due: impl FnOnce(FaultNo) -> Option<Time>) {
         match *fact {
             Fact::Injecting { no, ref fault } => {
-                let kills = matches!(**fault, Fault::Crash { .. } | Fault::LoseCluster { .. });
-                self.injecting = Some((no, kills));
+                self.injecting = Some((no, fault.kills().is_some()));
                 let due = due(no).unwrap_or_default();
                 self.entries.insert(no, EffectEntry { no, due, on: Vec::new() });
             }
@@ -154,7 +153,7 @@ impl Effects {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faultline_core::{Span, StorageFate};
+    use faultline_core::{Fault, Span, StorageFate};
 
     const DUE: Time = Time(1_000_000);
 
@@ -165,7 +164,7 @@ mod tests {
     }
 
     fn injected(no: u32) -> Fact {
-        let fault = Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept, returns: true };
+        let fault = Fault::crash(ProcessId(0));
         Fact::Injecting { no: FaultNo(no), fault: Box::new(fault) }
     }
 
@@ -218,7 +217,7 @@ mod tests {
     fn a_pause_takes_effect_when_it_begins() {
         let mut effects = Effects::default();
         let no = FaultNo(0);
-        let fault = Fault::Pause { process: ProcessId(0), span: Span::from_secs(3) };
+        let fault = Fault::pause(ProcessId(0), Span::from_secs(3));
         effects.recorded(&Fact::Injecting { no, fault: Box::new(fault) }, |_| Some(DUE));
         effects.pausing(ProcessId(0), Life(1));
         assert!(effects.paused(seen(0, 1, 300)).is_some());
@@ -253,7 +252,7 @@ mod tests {
     fn each_order_to_pause_a_life_has_its_own_answer() {
         let mut effects = Effects::default();
         let (process, life) = (ProcessId(0), Life(1));
-        let fault = Box::new(Fault::Pause { process, span: Span::from_secs(3) });
+        let fault = Box::new(Fault::pause(process, Span::from_secs(3)));
         for no in [0, 1].map(FaultNo) {
             effects.recorded(&Fact::Injecting { no, fault: fault.clone() }, |_| Some(DUE));
             effects.pausing(process, life);
