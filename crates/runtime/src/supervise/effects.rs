@@ -10,7 +10,7 @@ use super::places::Seen;
 
 /// What a fault changes until it is reverted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Target {
+pub(super) enum Affected {
     /// The properties of a link.
     Link(ClusterId, ClusterId),
     /// A link that the fault cuts.
@@ -31,7 +31,7 @@ pub(super) struct Effects {
     /// For each order to pause a life that has not been answered, the fault that pauses the life, if any.
     pauses: BTreeMap<(ProcessId, Life), VecDeque<Option<FaultNo>>>,
     /// The faults that currently change links or storage. Several faults may cut one link.
-    in_force: BTreeSet<(Target, FaultNo)>,
+    in_force: BTreeSet<(Affected, FaultNo)>,
     /// Faults with effects that the observer does not know yet.
     unobserved: BTreeSet<FaultNo>,
 }
@@ -88,14 +88,14 @@ impl Effects {
 
     /// Records an order that changes the properties of a link, or storage. `by` is the fault that requires the change;
     /// `None` if the order restores the target.
-    pub(super) fn changing(&mut self, target: Target, by: Option<FaultNo>) {
+    pub(super) fn changing(&mut self, target: Affected, by: Option<FaultNo>) {
         self.in_force.retain(|it| it.0 != target);
         self.in_force.extend(by.map(|no| (target, no)));
     }
 
     /// Records an order that cuts or heals a link.
     pub(super) fn cutting(&mut self, from: ClusterId, to: ClusterId, cut: bool) {
-        let target = Target::Cut(from, to);
+        let target = Affected::Cut(from, to);
         if !cut {
             self.in_force.retain(|it| it.0 != target);
         } else if let Some(no) = self.injecting() {
@@ -107,8 +107,8 @@ impl Effects {
     /// starts obtains all changes in its setup. The nodes that send packets over a link apply the changes to it.
     pub(super) fn at_start(&self, process: ProcessId, cluster: ClusterId) -> BTreeSet<FaultNo> {
         let is_concerned = |target| match target {
-            Target::Link(from, _) | Target::Cut(from, _) => from == cluster,
-            Target::Storage(of) => of == process,
+            Affected::Link(from, _) | Affected::Cut(from, _) => from == cluster,
+            Affected::Storage(of) => of == process,
         };
         self.in_force.iter().filter(|it| is_concerned(it.0)).map(|it| it.1).collect()
     }
@@ -234,16 +234,16 @@ mod tests {
             effects.recorded(&injected(no), |_| Some(DUE));
             effects.cutting(here, there, true);
         }
-        effects.changing(Target::Link(here, there), Some(FaultNo(2)));
-        effects.changing(Target::Link(here, there), Some(FaultNo(3)));
-        effects.changing(Target::Storage(ProcessId(1)), Some(FaultNo(4)));
+        effects.changing(Affected::Link(here, there), Some(FaultNo(2)));
+        effects.changing(Affected::Link(here, there), Some(FaultNo(3)));
+        effects.changing(Affected::Storage(ProcessId(1)), Some(FaultNo(4)));
         let at_start = |effects: &Effects, process, cluster| {
             effects.at_start(ProcessId(process), cluster).into_iter().map(|it| it.0).collect::<Vec<_>>()
         };
         assert_eq!(at_start(&effects, 0, here), [0, 1, 3], "a change of a link replaces an earlier one");
         assert_eq!(at_start(&effects, 1, there), [4]);
         effects.cutting(here, there, false);
-        effects.changing(Target::Storage(ProcessId(1)), None);
+        effects.changing(Affected::Storage(ProcessId(1)), None);
         assert_eq!(at_start(&effects, 0, here), [3]);
         assert!(at_start(&effects, 1, there).is_empty());
     }
