@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use crate::samples::SAMPLES;
     use faultline_core::fault::LinkProperties;
-    use faultline_core::{Fault, FaultNo, Span, Time, Trigger};
+    use faultline_core::{FaultNo, Span, Target, Time, Trigger};
 
     fn quickstart() -> Federation {
         crate::parse("quickstart", SAMPLES[0].text.as_bytes()).expect("the quick start is valid")
@@ -186,7 +186,7 @@ mod tests {
             (planned.no, &planned.trigger),
             (FaultNo(known), &Trigger::At(Time::ZERO + Span::from_secs(9)))
         );
-        assert!(matches!(planned.fault, Fault::LoseCluster { cluster: ClusterId(1), .. }));
+        assert!(planned.fault.kills() == Some(Target::Cluster(ClusterId(1))));
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //! An `mtbf` entry draws a new target for each fault.
 
 use faultline_core::fault::StorageFault;
-use faultline_core::{ClusterId, Fault, FaultNo, PlannedFault, ProcessId, Span, Time, Trigger};
+use faultline_core::{ClusterId, Fault, FaultNo, PlannedFault, ProcessId, Span, Target, Time, Trigger};
 use rand::distr::Distribution;
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
@@ -21,7 +21,9 @@ use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Exp, Weibull};
 
 use crate::names::Names;
-use crate::resource::{self, ANY, ActionRef, Federation, FederationSpec, Links, Mtbf, TriggerRef, When};
+use crate::resource::{
+    self, ANY, ActionRef, BadStorage, Fate, Federation, FederationSpec, Links, Mtbf, TriggerRef, When,
+};
 
 /// First random stream for faults. Lower ones are free for other uses.
 const FIRST_STREAM: u64 = 1 << 32;
@@ -148,19 +150,14 @@ impl Draw<'_> {
 
     fn fault(&mut self, action: ActionRef<'_>) -> Fault {
         match action {
-            ActionRef::Crash(it) => Fault::Crash {
-                process: self.process(&it.process, &it.cluster, it.node),
-                storage: it.storage.unwrap_or_default().into(),
-                returns: it.returns.unwrap_or(true),
-            },
-            ActionRef::Pause(it) => {
-                Fault::Pause { process: self.process(&it.process, &it.cluster, it.node), span: it.span.0 }
+            ActionRef::Crash(it) => {
+                let target = self.process(&it.process, &it.cluster, it.node).into();
+                kill(target, it.storage, it.returns)
             }
-            ActionRef::LoseCluster(it) => Fault::LoseCluster {
-                cluster: self.cluster(&it.cluster, None),
-                storage: it.storage.unwrap_or_default().into(),
-                returns: it.returns.unwrap_or(true),
-            },
+            ActionRef::LoseCluster(it) => {
+                kill(self.cluster(&it.cluster, None).into(), it.storage, it.returns)
+            }
+            ActionRef::Pause(it) => Fault::pause(self.process(&it.process, &it.cluster, it.node), it.span.0),
             ActionRef::Link(it) => {
                 let (from, to) = self.pair(&it.from, &it.to);
                 let base = self.links.properties(self.names.cluster(from), self.names.cluster(to));
@@ -170,22 +167,17 @@ impl Draw<'_> {
                 let (from, to) = self.pair(&it.from, &it.to);
                 Fault::Partition { from, to, both: !it.one_way, span: it.span.0 }
             }
-            ActionRef::SlowStorage(it) => Fault::Storage {
-                process: self.process(&it.process, &it.cluster, it.node),
-                how: StorageFault::Slow(it.by.0),
-                span: it.span.map(|it| it.0),
-            },
-            ActionRef::FullStorage(it) => Fault::Storage {
-                process: self.process(&it.process, &it.cluster, it.node),
-                how: StorageFault::Full,
-                span: it.span.map(|it| it.0),
-            },
-            ActionRef::CorruptStorage(it) => Fault::Storage {
-                process: self.process(&it.process, &it.cluster, it.node),
-                how: StorageFault::Corrupt,
-                span: it.span.map(|it| it.0),
-            },
+            ActionRef::SlowStorage(it) => {
+                let process = self.process(&it.process, &it.cluster, it.node);
+                Fault::storage(process, StorageFault::Slow(it.by.0), it.span.map(|it| it.0))
+            }
+            ActionRef::FullStorage(it) => self.bad_storage(it, StorageFault::Full),
+            ActionRef::CorruptStorage(it) => self.bad_storage(it, StorageFault::Corrupt),
         }
+    }
+
+    fn bad_storage(&mut self, it: &BadStorage, how: StorageFault) -> Fault {
+        Fault::storage(self.process(&it.process, &it.cluster, it.node), how, it.span.map(|it| it.0))
     }
 
     fn process(&mut self, name: &Option<String>, cluster: &str, node: Option<u32>) -> ProcessId {
@@ -231,4 +223,8 @@ impl Draw<'_> {
     fn node(&self, cluster: ClusterId, node: u32) -> ProcessId {
         self.names.node(cluster, node).expect("a valid fault names nodes that exist")
     }
+}
+
+fn kill(target: Target, storage: Option<Fate>, returns: Option<bool>) -> Fault {
+    Fault::Kill { target, storage: storage.unwrap_or_default().into(), returns: returns.unwrap_or(true) }
 }

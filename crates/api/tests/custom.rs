@@ -7,7 +7,7 @@ use faultline_api::resource::custom::{
 use faultline_api::resource::{Collection, Custom, Demand, Federation, FederationSpec, Logs, ProtocolSpec};
 use faultline_api::samples::sample;
 use faultline_api::{Names, parse, plan, validate};
-use faultline_core::{Fault, ProcessId, Promises, Role, Scope};
+use faultline_core::{ProcessId, Promises, Role, Scope, Target};
 use serde_json::json;
 
 type Declare = fn(&Parameters, &FederationSpec) -> Result<Declared, InvalidParameter>;
@@ -58,7 +58,7 @@ fn faults_can_name_helper_processes_except_in_pods() {
     assert_eq!(validate(&federation), []);
     let ranks = Names::of(&federation.spec).ranks();
     let [planned] = &plan(&federation, 1)[..] else { panic!("there is one fault") };
-    assert!(matches!(planned.fault, Fault::Crash { process: ProcessId(it), .. } if it == ranks));
+    assert!(planned.fault.kills() == Some(Target::Process(ProcessId(ranks))));
     reject_extra_processes();
     let [problem] = &validate(&federation)[..] else { panic!("the pods reject the protocol") };
     assert_eq!(problem.path, "spec.protocol.custom.name");

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::{Change, FaultState, Outcome};
 use faultline_core::{
-    Boot, EndedBy, Fact, FactKind, Fault, FaultNo, Life, ProcessId, Span, StorageFate, Time, Trigger,
+    Boot, EndedBy, Fact, FactKind, FaultNo, Life, ProcessId, Span, StorageFate, Target, Time, Trigger,
 };
 
 use faultline_history::{Context, Contradiction, History};
@@ -331,14 +331,9 @@ impl<'a> Demands<'a> {
             }
         }
         for &(no, fault, _, _) in &self.history.supervision.injected {
-            let struck = match fault {
-                // For a process that had already failed, the fault only prevents its next life.
-                Fault::Crash { returns: false, .. } | Fault::LoseCluster { returns: false, .. } => true,
-                Fault::Crash { process, .. } => ended.contains(&(no, *process)),
-                Fault::LoseCluster { .. } => ended.iter().any(|(by, _)| *by == no),
-                _ => true,
-            };
-            if !struck {
+            // For a process that had already failed, a permanent fault only prevents its next life.
+            let must_end = fault.kills().is_some() && !fault.is_permanent();
+            if must_end && !ended.iter().any(|(by, _)| *by == no) {
                 found.push(Contradiction::EndedNothing(no));
             }
         }
@@ -370,26 +365,18 @@ impl<'a> Demands<'a> {
     /// Returns whether a life ended because of an injected fault that destroys storage. Such a fault also fails a process
     /// that is already down.
     fn destroys_storage(&self, by: EndedBy) -> bool {
-        let lost = |fault: &Fault| match fault {
-            Fault::Crash { storage, .. } | Fault::LoseCluster { storage, .. } => {
-                *storage == StorageFate::Lost
-            }
-            _ => false,
-        };
+        let lost = Some(StorageFate::Lost);
         let mut injected = self.history.supervision.injected.iter();
-        injected.any(|&(no, fault, ..)| by.fault() == Some(no) && lost(fault))
+        injected.any(|&(no, fault, ..)| by.fault() == Some(no) && fault.storage_fate() == lost)
     }
 
     /// Returns whether an injected fault can end a life of a process. Returns `true` if the fault was not
     /// injected, because that is reported as a separate contradiction.
     fn is_target(&self, no: FaultNo, process: ProcessId) -> bool {
         let mut injected = self.history.supervision.injected.iter().filter(|(it, ..)| *it == no);
-        injected.all(|(_, fault, ..)| match fault {
-            Fault::Crash { process: of, .. } | Fault::Pause { process: of, .. } => *of == process,
-            Fault::LoseCluster { cluster, .. } => {
-                self.context.clusters.get(cluster.index()).is_some_and(|it| it.contains(&process))
-            }
-            Fault::Link { .. } | Fault::Partition { .. } | Fault::Storage { .. } => false,
+        injected.all(|(_, fault, ..)| {
+            let target = fault.kills().or(fault.pauses().map(Target::Process));
+            target.is_some_and(|it| it.processes(&self.context.clusters).contains(&process))
         })
     }
 
@@ -475,10 +462,10 @@ mod tests {
     use super::*;
     use crate::testing::{Run, p};
     use faultline_core::fault::LinkProperties;
-    use faultline_core::{ClusterId, Digest, PlannedFault};
+    use faultline_core::{ClusterId, Digest, Fault, PlannedFault};
     use faultline_trace::manifest::{Bounds, LinkEntry};
 
-    const CRASH: Fault = Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept, returns: true };
+    const CRASH: Fault = Fault::crash(ProcessId(0));
     const FAULT: FaultNo = FaultNo(0);
 
     /// Returns a run that completed after its only planned crash.
@@ -618,7 +605,7 @@ mod tests {
         let storage = StorageFate::Lost;
         let found = contradictions_after(|run| {
             let (no, by) = (FaultNo(1), EndedBy::Fault(FaultNo(1)));
-            let fault = Fault::Crash { process, storage, returns: false };
+            let fault = Fault::kill_permanently(process, storage);
             insert_before_end(
                 run,
                 Fact::Failed { process, life, storage: StorageFate::Kept, by: EndedBy::Silence },
@@ -694,7 +681,7 @@ mod tests {
         assert_eq!(found, [Contradiction::EndedNothing(fault)]);
         let found = contradictions_after(|run| run.context.faults = Some(vec![(fault, FaultState::Pending)]));
         assert_eq!(found, [Contradiction::OtherOutcome(fault)]);
-        let other = Fault::Pause { process: p(0), span: Span(1) };
+        let other = Fault::pause(p(0), Span(1));
         let found = contradictions_after(|run| run.context.plan[0].fault = other);
         assert_eq!(found, [Contradiction::NotPlanned(fault)]);
         let found = contradictions_after(|run| {

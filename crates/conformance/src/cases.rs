@@ -74,7 +74,7 @@ pub fn lives_do_not_mix(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2, 2], Span::from_millis(1200));
     steady_traffic(&mut scenario);
     for (millis, process) in [(200, 0), (350, 3), (420, 1)] {
-        let fault = Fault::Crash { process: ProcessId(process), storage: StorageFate::Kept, returns: true };
+        let fault = Fault::crash(ProcessId(process));
         scenario.inject(Trigger::At(at(millis)), fault);
     }
     let evidence = driver.run::<false>(&scenario);
@@ -108,12 +108,9 @@ pub fn lives_do_not_mix_after_a_pause(driver: &mut impl Driver) {
         scenario.at(P1, None, Span::from_millis(20 + 8 * index), [Act::Send(PAUSED, 1)]);
     }
     scenario.script.on_message.push((PAUSED, vec![Act::Send(P0, 1)]));
-    let pause = Fault::Pause { process: PAUSED, span: Span::from_millis(400) };
+    let pause = Fault::pause(PAUSED, Span::from_millis(400));
     scenario.inject(Trigger::At(at(100)), pause);
-    scenario.inject(
-        Trigger::At(at(120)),
-        Fault::Crash { process: P0, storage: StorageFate::Kept, returns: true },
-    );
+    scenario.inject(Trigger::At(at(120)), Fault::crash(P0));
     let evidence = driver.run::<false>(&scenario);
     evidence.expect_complete();
     expect_lives_apart(&evidence, &scenario);
@@ -131,7 +128,7 @@ pub fn lives_do_not_mix_after_a_pause(driver: &mut impl Driver) {
 pub fn memberships_come_in_order_and_contain_their_receiver(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2, 2], Span::from_millis(800));
     for process in 0..3 {
-        let fault = Fault::Crash { process: ProcessId(process), storage: StorageFate::Kept, returns: true };
+        let fault = Fault::crash(ProcessId(process));
         scenario.inject(Trigger::At(at(150 + 40 * u64::from(process))), fault);
     }
     let evidence = driver.run::<false>(&scenario);
@@ -232,7 +229,7 @@ pub fn a_crash_keeps_what_was_durable_and_nothing_else(driver: &mut impl Driver)
         Span::from_millis(20),
         [Act::List, Act::Persist(1, 10), Act::Read(FIRST, 1)],
     );
-    scenario.inject(mark(P0, 1), Fault::Crash { process: P0, storage: StorageFate::Kept, returns: true });
+    scenario.inject(mark(P0, 1), Fault::crash(P0));
     let evidence = driver.run::<false>(&scenario);
     evidence.expect_complete();
     let before = evidence.seen(P0, FIRST);
@@ -287,10 +284,7 @@ fn expect_halt_at_second_mark(driver: &mut impl Driver, before: &[Act]) {
     let mut scenario = Scenario::new(&[2], Span::from_millis(800));
     scenario.at(P0, Some(FIRST), Span::from_millis(100), acts.clone());
     scenario.at(P0, Some(SECOND), Span::from_millis(100), [Act::List]);
-    scenario.inject(
-        at_second_mark.clone(),
-        Fault::Crash { process: P0, storage: StorageFate::Kept, returns: true },
-    );
+    scenario.inject(at_second_mark.clone(), Fault::crash(P0));
     let evidence = driver.run::<false>(&scenario);
     evidence.expect_complete();
     let stream = &evidence.trace.streams[&(P0, FIRST)];
@@ -313,7 +307,7 @@ fn expect_halt_at_second_mark(driver: &mut impl Driver, before: &[Act]) {
     let mut scenario = Scenario::new(&[2], Span::from_millis(1200));
     scenario.script.all_arrives = true;
     scenario.at(P0, None, Span::from_millis(100), acts);
-    scenario.inject(at_second_mark, Fault::Pause { process: P0, span: Span::from_millis(200) });
+    scenario.inject(at_second_mark, Fault::pause(P0, Span::from_millis(200)));
     let evidence = driver.run::<false>(&scenario);
     evidence.expect_complete();
     expect_all_received(&evidence, &scenario, |from, _| if from == P0 { 4 } else { 0 });
@@ -333,7 +327,7 @@ pub fn a_fault_is_in_force_even_at_a_paused_process(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2], Span::from_millis(600));
     scenario.script.all_arrives = true;
     let span = Span::from_millis(300);
-    scenario.inject(Trigger::At(at(100)), Fault::Pause { process: P1, span });
+    scenario.inject(Trigger::At(at(100)), Fault::pause(P1, span));
     expect_full_when_told(driver, scenario, Span::from_millis(200));
 }
 
@@ -342,7 +336,7 @@ pub fn a_fault_is_in_force_even_at_a_paused_process(driver: &mut impl Driver) {
 fn expect_full_when_told(driver: &mut impl Driver, mut scenario: Scenario, after: Span) {
     scenario.at(P0, None, after, [Act::Mark, Act::Send(P1, 1)]);
     scenario.script.on_message.push((P1, vec![Act::Persist(1, 100)]));
-    scenario.inject(mark(P0, 1), Fault::Storage { process: P1, how: StorageFault::Full, span: None });
+    scenario.inject(mark(P0, 1), Fault::storage(P1, StorageFault::Full, None));
     let evidence = driver.run::<false>(&scenario);
     evidence.expect_complete();
     let answers: Vec<Observation> = evidence.seen(P1, FIRST).into_iter().filter(stored).collect();
@@ -362,7 +356,7 @@ pub fn lost_storage_is_empty_and_the_loss_is_remembered(driver: &mut impl Driver
     for number in 1..=3 {
         scenario.at(P0, life(number), late, [Act::Settle, Act::Mark]);
         let storage = if number == 1 { StorageFate::Lost } else { StorageFate::Kept };
-        scenario.inject(mark(P0, number), Fault::Crash { process: P0, storage, returns: true });
+        scenario.inject(mark(P0, number), Fault::kill(P0, storage));
     }
     let evidence = driver.run::<false>(&scenario);
     evidence.expect_complete();
@@ -388,7 +382,7 @@ pub fn volatile_storage_is_lost_with_its_process(driver: &mut impl Driver) {
     scenario.at(P0, Some(FIRST), Span::from_millis(50), [Act::Persist(1, 1000), Act::Record(7)]);
     scenario.at(P0, Some(FIRST), Span::from_millis(250), [Act::Settle, Act::Mark]);
     scenario.at(P0, Some(SECOND), Span::from_millis(50), [Act::List]);
-    scenario.inject(mark(P0, 1), Fault::Crash { process: P0, storage: StorageFate::Kept, returns: true });
+    scenario.inject(mark(P0, 1), Fault::crash(P0));
     let evidence = driver.run::<false>(&scenario);
     evidence.expect_complete();
     let seen = evidence.seen(P0, SECOND);
@@ -404,10 +398,7 @@ pub fn completions_belong_to_the_life_that_asked(driver: &mut impl Driver) {
     scenario.at(P0, Some(FIRST), Span::from_millis(20), acts);
     let acts = [Act::Compute(0, Span::from_millis(100)), Act::Compute(1, Span::ZERO)];
     scenario.at(P0, Some(SECOND), Span::from_millis(20), acts);
-    scenario.inject(
-        Trigger::At(at(200)),
-        Fault::Crash { process: P0, storage: StorageFate::Kept, returns: true },
-    );
+    scenario.inject(Trigger::At(at(200)), Fault::crash(P0));
     let evidence = driver.run::<false>(&scenario);
     evidence.expect_complete();
     let computed = |life| -> Vec<Observation> {
@@ -459,8 +450,8 @@ pub fn a_short_pause_loses_nothing(driver: &mut impl Driver) {
         scenario.at(LONELY, None, Span::from_millis(millis), acts);
     }
     let span = Span::from_millis(150);
-    scenario.inject(Trigger::At(at(150)), Fault::Pause { process: P1, span });
-    scenario.inject(Trigger::At(at(150)), Fault::Pause { process: LONELY, span });
+    scenario.inject(Trigger::At(at(150)), Fault::pause(P1, span));
+    scenario.inject(Trigger::At(at(150)), Fault::pause(LONELY, span));
     let evidence = driver.run::<false>(&scenario);
     evidence.expect_complete();
     expect_all_received(
@@ -488,7 +479,7 @@ pub fn a_short_pause_loses_nothing(driver: &mut impl Driver) {
 pub fn a_long_pause_is_fenced(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2, 1], Span::from_millis(1200));
     steady_traffic(&mut scenario);
-    scenario.inject(Trigger::At(at(150)), Fault::Pause { process: P1, span: Span::from_secs(20) });
+    scenario.inject(Trigger::At(at(150)), Fault::pause(P1, Span::from_secs(20)));
     let evidence = driver.run::<false>(&scenario);
     evidence.expect_complete();
     assert_eq!(evidence.lives(P1), [FIRST, SECOND]);
@@ -536,7 +527,7 @@ pub fn a_partition_delays_and_loses_nothing(driver: &mut impl Driver) {
 /// storage count as missing only while it is corrupt.
 pub fn full_storage_refuses_and_corrupt_storage_forgets(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[1], Span::from_millis(2500));
-    let storage = |how, span| Fault::Storage { process: P0, how, span: Some(Span::from_millis(span)) };
+    let storage = |how, span| Fault::storage(P0, how, Span::from_millis(span));
     scenario.inject(Trigger::At(at(200)), storage(StorageFault::Full, 400));
     scenario.inject(Trigger::At(at(1000)), storage(StorageFault::Corrupt, 500));
     scenario.at(P0, None, Span::from_millis(20), [Act::Persist(1, 1000)]);
@@ -571,7 +562,7 @@ pub fn a_lost_cluster_returns(driver: &mut impl Driver) {
         scenario.at(process, Some(FIRST), Span::from_millis(50), [Act::Persist(1, 1000)]);
         scenario.at(process, Some(SECOND), Span::from_millis(50), [Act::List]);
     }
-    let fault = Fault::LoseCluster { cluster: C0, storage: StorageFate::Lost, returns: true };
+    let fault = Fault::kill(C0, StorageFate::Lost);
     scenario.inject(Trigger::At(at(200)), fault);
     let evidence = driver.run::<false>(&scenario);
     evidence.expect_complete();

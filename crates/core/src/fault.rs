@@ -72,34 +72,75 @@ pub enum StorageFault {
     Corrupt,
 }
 
+/// The processes that a fault affects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Target {
+    /// One process and its node.
+    Process(ProcessId),
+    /// All processes of a cluster.
+    Cluster(ClusterId),
+}
+
+impl Target {
+    /// Returns the cluster of the processes. `cluster_of` returns the cluster of a process.
+    pub fn cluster(self, cluster_of: impl FnOnce(ProcessId) -> ClusterId) -> ClusterId {
+        match self {
+            Target::Process(process) => cluster_of(process),
+            Target::Cluster(cluster) => cluster,
+        }
+    }
+
+    /// Returns the processes; none if the cluster is unknown. `clusters` lists the processes of each cluster.
+    pub fn processes(self, clusters: &[Vec<ProcessId>]) -> Vec<ProcessId> {
+        match self {
+            Target::Process(process) => [process].into(),
+            Target::Cluster(cluster) => clusters.get(cluster.index()).cloned().unwrap_or_default(),
+        }
+    }
+}
+
+impl From<ProcessId> for Target {
+    fn from(process: ProcessId) -> Target {
+        Target::Process(process)
+    }
+}
+
+impl From<ClusterId> for Target {
+    fn from(cluster: ClusterId) -> Target {
+        Target::Cluster(cluster)
+    }
+}
+
+/// What is wrong with a process or its node while a fault lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Impairment {
+    /// The process is stopped. At the end of the fault it resumes, unless it was fenced in the meantime.
+    Paused,
+    /// The storage of the node malfunctions.
+    Storage(StorageFault),
+}
+
 /// One fault, with its target resolved to processes and clusters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fault {
-    /// A process is killed.
-    Crash {
-        /// The process to kill.
-        process: ProcessId,
-        /// Fate of the storage of its node.
-        storage: StorageFate,
-        /// Whether another life follows. If not, the process never starts again, even if it had already failed.
-        returns: bool,
-    },
-    /// A process is stopped, and resumes after `span` unless it was fenced in the meantime.
-    Pause {
-        /// The process to stop.
-        process: ProcessId,
-        /// Duration of the pause.
-        span: Span,
-    },
-    /// All processes of a cluster are killed at the same time.
-    LoseCluster {
-        /// The cluster whose processes are killed.
-        cluster: ClusterId,
-        /// Fate of the storage of its nodes.
+    /// Processes are killed at the same time.
+    Kill {
+        /// The processes to kill.
+        target: Target,
+        /// Fate of the storage of their nodes.
         storage: StorageFate,
         /// Whether further lives follow. If not, the processes never start again, including those that had already
         /// failed.
         returns: bool,
+    },
+    /// A process or its node is impaired.
+    Impair {
+        /// The process.
+        process: ProcessId,
+        /// What is wrong.
+        how: Impairment,
+        /// Duration of the fault; if `None`, it lasts until the end of the run.
+        span: Option<Span>,
     },
     /// The properties of the link from one cluster to another, or within a cluster, change.
     Link {
@@ -123,15 +164,102 @@ pub enum Fault {
         /// Duration of the partition.
         span: Span,
     },
-    /// A node's storage malfunctions.
-    Storage {
-        /// The process whose node has the storage.
-        process: ProcessId,
-        /// The malfunction.
-        how: StorageFault,
-        /// Duration of the malfunction; if `None`, it lasts until the end of the run.
-        span: Option<Span>,
-    },
+}
+
+impl Fault {
+    /// Creates a crash of a process that keeps its storage and returns.
+    pub const fn crash(process: ProcessId) -> Fault {
+        Fault::Kill { target: Target::Process(process), storage: StorageFate::Kept, returns: true }
+    }
+
+    /// Creates a fault that kills processes, which then return.
+    pub fn kill(target: impl Into<Target>, storage: StorageFate) -> Fault {
+        Fault::Kill { target: target.into(), storage, returns: true }
+    }
+
+    /// Creates a fault that kills processes, which never return.
+    pub fn kill_permanently(target: impl Into<Target>, storage: StorageFate) -> Fault {
+        Fault::Kill { target: target.into(), storage, returns: false }
+    }
+
+    /// Creates a fault that pauses a process.
+    pub fn pause(process: ProcessId, span: Span) -> Fault {
+        Fault::Impair { process, how: Impairment::Paused, span: Some(span) }
+    }
+
+    /// Creates a fault of a process's storage.
+    pub fn storage(process: ProcessId, how: StorageFault, span: impl Into<Option<Span>>) -> Fault {
+        Fault::Impair { process, how: Impairment::Storage(how), span: span.into() }
+    }
+
+    /// Returns the name of the action in federation files.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Fault::Kill { target: Target::Process(_), .. } => "crash",
+            Fault::Kill { target: Target::Cluster(_), .. } => "loseCluster",
+            Fault::Impair { how, .. } => match how {
+                Impairment::Paused => "pause",
+                Impairment::Storage(StorageFault::Slow(_)) => "slowStorage",
+                Impairment::Storage(StorageFault::Full) => "fullStorage",
+                Impairment::Storage(StorageFault::Corrupt) => "corruptStorage",
+            },
+            Fault::Link { .. } => "link",
+            Fault::Partition { .. } => "partition",
+        }
+    }
+
+    /// Returns the processes that the fault affects; `None` for a fault of a link.
+    pub fn target(&self) -> Option<Target> {
+        match *self {
+            Fault::Kill { target, .. } => Some(target),
+            Fault::Impair { process, .. } => Some(Target::Process(process)),
+            Fault::Link { .. } | Fault::Partition { .. } => None,
+        }
+    }
+
+    /// Returns the processes that the fault kills.
+    pub fn kills(&self) -> Option<Target> {
+        self.target().filter(|_| matches!(self, Fault::Kill { .. }))
+    }
+
+    /// Returns the process that the fault pauses.
+    pub fn pauses(&self) -> Option<ProcessId> {
+        match *self {
+            Fault::Impair { process, how: Impairment::Paused, .. } => Some(process),
+            _ => None,
+        }
+    }
+
+    /// Returns the process with the storage that malfunctions, and how.
+    pub fn impairs_storage(&self) -> Option<(ProcessId, StorageFault)> {
+        match *self {
+            Fault::Impair { process, how: Impairment::Storage(how), .. } => Some((process, how)),
+            _ => None,
+        }
+    }
+
+    /// Returns the fate of the storage of the processes that the fault kills.
+    pub fn storage_fate(&self) -> Option<StorageFate> {
+        match self {
+            Fault::Kill { storage, .. } => Some(*storage),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the fault kills processes that never return.
+    pub fn is_permanent(&self) -> bool {
+        matches!(self, Fault::Kill { returns: false, .. })
+    }
+
+    /// Returns the time at which the fault ends if it is injected at `at`: at once if it kills processes, and never if
+    /// it lasts until the end of the run.
+    pub fn until(&self, at: Time) -> Time {
+        match *self {
+            Fault::Kill { .. } => at,
+            Fault::Partition { span, .. } => at + span,
+            Fault::Impair { span, .. } | Fault::Link { span, .. } => at + span.unwrap_or(Span::MAX),
+        }
+    }
 }
 
 /// When a fault is injected.

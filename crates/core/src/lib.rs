@@ -48,7 +48,7 @@ pub use application::{Application, Digest, Job, Outbox, Progress};
 pub use claim::{Breakage, BreakageKind, Cause, Claim, PartitionClaim, PhaseClaim, Vectors};
 pub use counters::Counters;
 pub use fact::{Fact, FactKind, FactKinds, PlannedTask, TheftStep, Witness};
-pub use fault::{EndedBy, Fault, PlannedFault, StorageFate, Trigger};
+pub use fault::{EndedBy, Fault, PlannedFault, StorageFate, Target, Trigger};
 pub use footprint::Footprint;
 pub use id::{
     Attempt, ClusterId, DataId, FactNo, FaultNo, GroupId, Incarnation, JobNo, Life, MembershipVersion,

@@ -318,7 +318,7 @@ impl Tables {
                 if returns == Return::Gone {
                     // Only the fault that ended a process shows that it does not return.
                     let no = FaultNo(process.0);
-                    let fault = Fault::Crash { process, storage, returns: false };
+                    let fault = Fault::kill_permanently(process, storage);
                     by = EndedBy::Fault(no);
                     facts.push(Fact::Injecting { no, fault: Box::new(fault) });
                 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_api::resource::{Family, ProtocolSpec, SharedOptions};
 use faultline_checker::{Judgement, Property, Verdict};
-use faultline_core::fault::{Outcome, StorageFault};
+use faultline_core::fault::Outcome;
 use faultline_core::{Cause, Claim, ClusterId, Fact, FactKind, Fault, ProcessId, Scope, StorageFate, Time};
 use faultline_trace::Manifest;
 use serde::{Deserialize, Serialize};
@@ -78,7 +78,7 @@ pub struct Observed {
     cascading: bool,
     failed_in_recovery: bool,
     stated: BTreeMap<FactKind, u64>,
-    hits: Vec<(&'static str, State)>,
+    hits: Vec<(CoverageName, State)>,
 }
 
 /// Returns the first violation that counts as detecting a defect of this protocol. Waste does not count. A different
@@ -284,8 +284,8 @@ impl Coverage {
             let (runs, times) = self.stated.entry(kind).or_default();
             (*runs, *times) = (*runs + 1, *times + count);
         }
-        for &(fault, state) in &trial.hits {
-            *self.hits.entry(fault.into()).or_default().entry(state).or_default() += 1;
+        for (fault, state) in &trial.hits {
+            *self.hits.entry(fault.clone()).or_default().entry(*state).or_default() += 1;
         }
         self.directed += u64::from(trial.directed.is_some());
         self.moments.add(&trial.moments);
@@ -349,7 +349,7 @@ struct ClusterStates<'a> {
     recovering: BTreeSet<ProcessId>,
     cascading: bool,
     failed_in_recovery: bool,
-    hits: Vec<(&'static str, State)>,
+    hits: Vec<(CoverageName, State)>,
 }
 
 impl ClusterStates<'_> {
@@ -409,36 +409,28 @@ impl ClusterStates<'_> {
     }
 
     fn hit(&mut self, fault: &Fault) {
-        let kept = |storage: &StorageFate, kept, lost| match storage {
-            StorageFate::Kept => kept,
-            StorageFate::Lost => lost,
+        let cluster = match fault {
+            Fault::Link { from, .. } | Fault::Partition { from, .. } => *from,
+            Fault::Kill { target, .. } => target.cluster(|it| self.cluster_of(it)),
+            Fault::Impair { process, .. } => self.cluster_of(*process),
         };
-        let of = |process: &ProcessId| self.manifest.processes[process.index()].cluster;
-        let (name, cluster) = match fault {
-            Fault::Crash { process, storage, .. } if of(process) == ClusterId::OUTSIDE => {
-                let name = kept(storage, "crash outside clusters", "crash outside clusters, storage lost");
-                let busiest = self.states.iter().max().expect("there are clusters");
-                self.hits.push((name, *busiest));
-                return;
-            }
-            Fault::Crash { process, storage, .. } => {
-                (kept(storage, "crash", "crash, storage lost"), of(process))
-            }
-            Fault::LoseCluster { cluster, storage, .. } => {
-                (kept(storage, "cluster loss", "cluster loss, storage lost"), *cluster)
-            }
-            Fault::Pause { process, .. } => ("pause", of(process)),
-            Fault::Link { from, .. } => ("slow link", *from),
-            Fault::Partition { from, .. } => ("partition", *from),
-            Fault::Storage { process, how: StorageFault::Slow(_), .. } => ("slow storage", of(process)),
-            Fault::Storage { process, how: StorageFault::Full, .. } => ("full storage", of(process)),
-            Fault::Storage { process, how: StorageFault::Corrupt, .. } => ("corrupt storage", of(process)),
+        let is_outside = cluster == ClusterId::OUTSIDE;
+        let outside = if is_outside { " outside clusters" } else { "" };
+        let is_lost = fault.storage_fate() == Some(StorageFate::Lost);
+        let name = format!("{}{outside}{}", fault.kind(), if is_lost { ", storage lost" } else { "" });
+        let state = match is_outside {
+            true => *self.states.iter().max().expect("there are clusters"),
+            false => self.states[self.group_of(cluster)],
         };
-        self.hits.push((name, self.states[self.group_of(cluster)]));
+        self.hits.push((name.into(), state));
+    }
+
+    fn cluster_of(&self, process: ProcessId) -> ClusterId {
+        self.manifest.processes[process.index()].cluster
     }
 
     fn enter(&mut self, process: ProcessId, state: State) {
-        if self.manifest.processes[process.index()].cluster != ClusterId::OUTSIDE {
+        if self.cluster_of(process) != ClusterId::OUTSIDE {
             let group = self.group(process);
             self.states[group] = state;
         }

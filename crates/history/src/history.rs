@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::{
-    Claim, ClusterId, Digest, Fact, FactNo, Fault, GroupId, ImageName, Incarnation, Life, MessageId,
-    Position, ProcessId, Span, Time, Vectors, Witness,
+    Claim, ClusterId, Digest, Fact, FactNo, GroupId, ImageName, Incarnation, Life, MessageId, Position,
+    ProcessId, Time, Vectors, Witness,
 };
 use faultline_trace::{FlawKind, Stream, Trace};
 use serde::{Deserialize, Serialize};
@@ -279,11 +279,7 @@ impl<'a> History<'a> {
     /// Returns the time at which the last injected fault ended. A crash or a cluster loss counts as ended when it is
     /// injected.
     pub fn last_disturbance(&self) -> Time {
-        let ends = self.supervision.injected.iter().map(|&(_, fault, at, _)| match *fault {
-            Fault::Crash { .. } | Fault::LoseCluster { .. } => at,
-            Fault::Pause { span, .. } | Fault::Partition { span, .. } => at + span,
-            Fault::Link { span, .. } | Fault::Storage { span, .. } => at + span.unwrap_or(Span::MAX),
-        });
+        let ends = self.supervision.injected.iter().map(|&(_, fault, at, _)| fault.until(at));
         ends.max().unwrap_or_default()
     }
 

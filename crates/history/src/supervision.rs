@@ -133,8 +133,8 @@ impl<'a> Supervision<'a> {
                 }
                 Fact::Injecting { no, fault } => {
                     this.injected.push((*no, fault, *at, number));
-                    if let Fault::Storage { process, how: StorageFault::Corrupt, span } = **fault {
-                        let until = span.map_or(Time(u64::MAX), |span| *at + span);
+                    if let Some((process, StorageFault::Corrupt)) = fault.impairs_storage() {
+                        let until = fault.until(*at);
                         spoils.entry(process).and_modify(|it| *it = until.max(*it)).or_insert(until);
                         let life = this.newest.get(&process).copied().unwrap_or_default();
                         this.losses.entry(process).or_default().push((life, number));
@@ -178,18 +178,9 @@ impl<'a> Supervision<'a> {
     /// Returns the processes that have failed permanently, according to the injected faults. `clusters` lists the ranks
     /// of each cluster.
     pub fn gone(&self, clusters: &[Vec<ProcessId>]) -> BTreeSet<ProcessId> {
-        let mut gone = BTreeSet::new();
-        for (no, fault, ..) in &self.injected {
-            match fault {
-                _ if self.ineffective.iter().any(|(it, _)| it == no) => {}
-                Fault::Crash { process, returns: false, .. } => drop(gone.insert(*process)),
-                Fault::LoseCluster { cluster, returns: false, .. } => {
-                    gone.extend(clusters.get(cluster.index()).into_iter().flatten());
-                }
-                _ => {}
-            }
-        }
-        gone
+        let has_effect = |no| !self.ineffective.iter().any(|(it, _)| *it == no);
+        let effective = self.injected.iter().filter(|it| it.1.is_permanent() && has_effect(it.0));
+        effective.filter_map(|it| it.1.kills()).flat_map(|it| it.processes(clusters)).collect()
     }
 
     /// Returns the processes that have failed permanently or whose cluster was about to leave. Other processes take

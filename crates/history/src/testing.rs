@@ -280,7 +280,7 @@ impl Run {
     }
 
     pub fn inject_crash(&mut self, process: u32) {
-        let fault = Fault::Crash { process: p(process), storage: StorageFate::Kept, returns: true };
+        let fault = Fault::crash(p(process));
         self.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
     }
 
@@ -288,17 +288,14 @@ impl Run {
     pub fn lose_permanently(&mut self, process: u32) {
         let (storage, no) = (StorageFate::Kept, FaultNo(0));
         let (of, life) = (p(process), self.states[&process].life);
-        self.supervisor(Fact::Injecting {
-            no,
-            fault: Box::new(Fault::Crash { process: of, storage, returns: false }),
-        });
+        self.supervisor(Fact::Injecting { no, fault: Box::new(Fault::kill_permanently(of, storage)) });
         self.supervisor(Fact::Failed { process: of, life, storage, by: EndedBy::Fault(no) });
         self.supervisor(Fact::Detected { process: of, life });
     }
 
     /// Makes the storage of `process` corrupt everything that is read from it during `span`.
     pub fn spoil(&mut self, process: u32, span: Span) {
-        let fault = Fault::Storage { process: p(process), how: StorageFault::Corrupt, span: Some(span) };
+        let fault = Fault::storage(p(process), StorageFault::Corrupt, span);
         self.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
     }
 

@@ -57,17 +57,9 @@ impl History<'_> {
     /// Returns the longest time that a storage took for a write; `None` if a storage has yet to complete one at the end
     /// of the run. Writes that may have failed because a storage was full do not count.
     pub fn slowest_write(&self) -> Option<Span> {
-        let full = |it: &&(_, &Fault, _, _)| matches!(it.1, Fault::Storage { how: StorageFault::Full, .. });
-        let full: BTreeSet<ProcessId> = self
-            .supervision
-            .injected
-            .iter()
-            .filter(full)
-            .filter_map(|it| match it.1 {
-                Fault::Storage { process, .. } => Some(*process),
-                _ => None,
-            })
-            .collect();
+        let impaired = self.supervision.injected.iter().filter_map(|it| it.1.impairs_storage());
+        let full: BTreeSet<ProcessId> =
+            impaired.filter(|it| it.1 == StorageFault::Full).map(|it| it.0).collect();
         let mut slowest = Span::ZERO;
         for (&(process, life), stream) in &self.trace.streams {
             let mut begun: BTreeMap<ImageName, Time> = BTreeMap::new();

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::Change;
-use faultline_core::{Claim, ClusterId, EndedBy, Fact, Fault, FaultNo, Incarnation, Position, ProcessId};
+use faultline_core::{Claim, ClusterId, EndedBy, Fact, FaultNo, Incarnation, Position, ProcessId};
 use faultline_history::GroupId;
 use faultline_trace::describe::{Subject, describe};
 use faultline_trace::fault::{describe_change, describe_fault};
@@ -80,7 +80,7 @@ impl EventReporter {
                 event("Started", self.sentence(process, fact))
             }
             Fact::Injecting { no, fault } => {
-                if matches!(**fault, Fault::Pause { .. }) {
+                if fault.pauses().is_some() {
                     self.pauses.insert(*no);
                 }
                 // The sentence about this fact is in capitals, so that faults stand out in a transcript.

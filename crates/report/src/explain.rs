@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 pub use faultline_checker::count;
 use faultline_checker::{Context, how_often, violation_at_end};
-use faultline_core::fault::{FaultState, Outcome};
+use faultline_core::fault::{FaultState, Impairment, Outcome};
 use faultline_core::{
-    Cause, ClusterId, EndedBy, Fault, FaultNo, Position, ProcessId, Promise, Span, StorageFate, Time,
+    Cause, ClusterId, EndedBy, Fault, FaultNo, Position, ProcessId, Promise, Span, StorageFate, Target, Time,
 };
 use faultline_history::GroupId;
 use faultline_history::recoveries::RecoveryCost;
@@ -299,13 +299,13 @@ impl Explainer<'_> {
             StorageFate::Lost => ", storage lost",
         };
         match *fault {
-            Fault::Crash { process, storage, returns } => format!(
+            Fault::Kill { target: Target::Process(process), storage, returns } => format!(
                 "At {at}, {} was killed{} ({name}, crash{}{late}).",
                 self.names.process(process),
                 not_restarted(returns),
                 lost(storage)
             ),
-            Fault::LoseCluster { cluster, storage, returns } => {
+            Fault::Kill { target: Target::Cluster(cluster), storage, returns } => {
                 let members = self.manifest.processes.iter().filter(|it| it.cluster == cluster).count();
                 let all = match (killed, members) {
                     (1, 1) => "the only process".to_owned(),
@@ -328,7 +328,7 @@ impl Explainer<'_> {
                     lost(storage)
                 )
             }
-            Fault::Pause { process, span } => {
+            Fault::Impair { process, how: Impairment::Paused, span } => {
                 let end = match self.killed_by(no).next() {
                     Some(failure) => {
                         format!("; it was declared failed and killed at {}", self.time(failure.at))
@@ -336,7 +336,7 @@ impl Explainer<'_> {
                     None if self.timeline.resumed.iter().any(|it| it.1 == process && it.0 >= instant) => {
                         " and then resumed: a delay, not a failure".to_owned()
                     }
-                    None if instant + span > self.timeline.end => {
+                    None if fault.until(instant) > self.timeline.end => {
                         "; the record ends before it resumed".to_owned()
                     }
                     None => String::new(),
@@ -344,10 +344,10 @@ impl Explainer<'_> {
                 format!(
                     "At {at}, {} was paused for {} ({name}, pause{late}){end}.",
                     self.names.process(process),
-                    lasted(span)
+                    lasted(span.unwrap_or(Span::MAX))
                 )
             }
-            Fault::Link { .. } | Fault::Partition { .. } | Fault::Storage { .. } => {
+            Fault::Link { .. } | Fault::Partition { .. } | Fault::Impair { .. } => {
                 let measured = measured(latency, skew.map(Span::as_secs_f64), exit);
                 format!("At {at}, {} ({name}{measured}).", describe_injected_fault(fault, self.names.names()))
             }
@@ -490,8 +490,8 @@ impl Explainer<'_> {
         failures.sort_by_key(|it| it.at);
         let Some(first) = failures.first() else { return String::new() };
         // The supervisor ends silent processes, and processes whose place is lost. Detection then precedes the end.
-        let kills = |it: &Fault| matches!(it, Fault::Crash { .. } | Fault::LoseCluster { .. });
-        let is_killed = |no| self.timeline.injections.iter().any(|it| it.no == no && kills(&it.fault));
+        let mut injections = self.timeline.injections.iter();
+        let is_killed = |no| injections.any(|it| it.no == no && it.fault.kills().is_some());
         let was_killed = first.fault().is_some_and(is_killed);
         let Some(noticed) = first.detected.filter(|_| was_killed) else { return String::new() };
         let mut text = format!(", whose failure was detected after {}", lasted(noticed.since(first.at)));

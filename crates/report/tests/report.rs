@@ -398,7 +398,7 @@ fn a_run_that_was_cut_short_is_reported_as_far_as_recorded() {
             RecordedRun { bundle: "cut", manifest: &manifest, trace: &trace, judgement: &judgement };
         Summary::new(recorded).explanation.into_iter().map(|it| it.text).collect()
     };
-    let fault = Fault::Pause { process: ProcessId(0), span: Span::from_secs(1) };
+    let fault = Fault::pause(ProcessId(0), Span::from_secs(1));
     let paused = told(vec![Fact::Begun, Fact::Injecting { no: FaultNo(0), fault: fault.into() }]);
     assert!(paused[0].ends_with("; the record ends before it resumed."), "{paused:?}");
     assert!(paused.iter().any(|it| it.starts_with("The run was cut short")), "{paused:?}");
@@ -478,9 +478,8 @@ fn lives_ended_by_a_fault_are_reported_with_it_and_others_separately() {
         by,
     };
     let planned = |no| EndedBy::Fault(FaultNo(no));
-    let fault =
-        Box::new(Fault::LoseCluster { cluster: ClusterId(1), storage: StorageFate::Lost, returns: true });
-    let pause = Box::new(Fault::Pause { process: ProcessId(3), span: Span::from_millis(10) });
+    let fault = Box::new(Fault::kill(ClusterId(1), StorageFate::Lost));
+    let pause = Box::new(Fault::pause(ProcessId(3), Span::from_millis(10)));
     let facts = [
         Fact::Begun,
         Fact::Injecting { no: FaultNo(1), fault },
@@ -588,7 +587,7 @@ fn faults_are_explained_with_their_measurements() {
         Summary::new(recorded).explanation.remove(0).text
     };
     let (known, unknown) = ([Some(2000), Some(2300)], [Some(2000), None]);
-    let lost = Fault::LoseCluster { cluster: rennes, storage, returns: true };
+    let lost = Fault::kill(rennes, storage);
     let (local, both) = (BackendKind::Local, "At 0.10 s, both processes of rennes were killed");
     assert_eq!(
         told(&lost, &[2, 3], local, effects(known)),
@@ -606,7 +605,7 @@ fn faults_are_explained_with_their_measurements() {
     assert_eq!(told(&lost, &[2, 3], BackendKind::Simulate, Vec::new()), at_once);
     let single = "At 0.10 s, 1 process of rennes was killed at once (fault 1, cluster loss).";
     assert_eq!(told(&lost, &[2], local, Vec::new()), single);
-    let crash = Fault::Crash { process: ProcessId(2), storage: StorageFate::Lost, returns: true };
+    let crash = Fault::kill(ProcessId(2), StorageFate::Lost);
     let text = told(&crash, &[2], local, effects([Some(2000), Some(2000)]));
     assert_eq!(
         text,
@@ -680,7 +679,7 @@ fn a_rollback_reports_detection_later_failures_and_a_discarded_checkpoint() {
     let by = EndedBy::Fault(FaultNo(0));
     let failed = |process| Fact::Failed { process, life: Life(1), storage: StorageFate::Kept, by };
     let detected = |process| Fact::Detected { process, life: Life(1) };
-    let crash = |process| Box::new(Fault::Crash { process, storage: StorageFate::Kept, returns: true });
+    let crash = |process| Box::new(Fault::crash(process));
     let image = |owner| ImageName { owner, incarnation: Incarnation(0), sn: Sn(3), attempt: Attempt(1) };
     let (position, attempt) = (Position::new(0, 3), Attempt(1));
     let back = Claim::RolledBack {

@@ -7,8 +7,8 @@ use faultline_checker::{Finding, Judgement, Property, Verdict};
 use faultline_core::fault::FaultState;
 use faultline_core::{
     Boot, Cause, Claim, ClusterId, Digest, EndedBy, Fact, Fault, FaultNo, ImageName, Incarnation, Life,
-    PlannedFault, Position, ProcessId, Promise, Promises, Role, Scope, Span, StorageFate, TaskId, TheftStep,
-    Time, Trigger, Witness,
+    PlannedFault, Position, ProcessId, Promise, Promises, Role, Scope, Span, StorageFate, Target, TaskId,
+    TheftStep, Time, Trigger, Witness,
 };
 use faultline_history::testing::tasks::{TaskRun, theft};
 use faultline_report::diagram::{Content, Fate, Limits, svg};
@@ -20,7 +20,7 @@ use faultline_trace::{Flaw, FlawKind, Manifest};
 const NAMES: [&str; 3] = ["lyon", "paris", "rennes"];
 
 fn crash(process: u32, returns: bool) -> Fault {
-    Fault::Crash { process: ProcessId(process), storage: StorageFate::Kept, returns }
+    Fault::Kill { target: Target::Process(ProcessId(process)), storage: StorageFate::Kept, returns }
 }
 
 fn manifest() -> Manifest {

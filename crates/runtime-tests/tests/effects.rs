@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use faultline_conformance::{Act, Scenario, Script, Step};
 use faultline_core::fault::{LinkProperties, Outcome, StorageFault};
 use faultline_core::{
-    ClusterId, Fact, Fault, FaultNo, Life, PlannedFault, ProcessId, Scope, Span, StorageFate, Time, Trigger,
+    ClusterId, Fact, Fault, FaultNo, Life, PlannedFault, ProcessId, Scope, Span, Time, Trigger,
 };
 use faultline_runtime::supervise::JournalContents;
 use faultline_runtime::{Observer, RunError, RunOptions, RunOutcome, local, remote};
@@ -59,14 +59,14 @@ fn slow_link() -> Fault {
 }
 
 fn slow_storage() -> Fault {
-    Fault::Storage { process: P0, how: StorageFault::Slow(Span::from_millis(1)), span: None }
+    Fault::storage(P0, StorageFault::Slow(Span::from_millis(1)), None)
 }
 
 /// Returns a fault of each kind that ends no life. Some of them find what an earlier one has already changed.
 fn changes() -> Vec<(u64, Fault)> {
     let partition =
         |both, millis| Fault::Partition { from: C0, to: C1, both, span: Span::from_millis(millis) };
-    let pause = |millis| Fault::Pause { process: P1, span: Span::from_millis(millis) };
+    let pause = |millis| Fault::pause(P1, Span::from_millis(millis));
     vec![
         (100, slow_link()),
         (150, partition(true, 600)),
@@ -110,7 +110,7 @@ fn every_fault_that_changes_something_has_an_effect() {
 
 #[test]
 fn a_fault_injected_while_its_process_is_down_takes_effect_when_the_process_starts() {
-    let crash = Fault::Crash { process: P0, storage: StorageFate::Kept, returns: true };
+    let crash = Fault::crash(P0);
     let partition = Fault::Partition { from: C0, to: C1, both: false, span: Span::from_secs(60) };
     let faults = vec![(100, crash), (1000, slow_link()), (1000, slow_storage()), (1000, partition)];
     for with_agents in [false, true] {

@@ -37,11 +37,8 @@ fn faults() -> Vec<(Trigger, Fault)> {
         occurrence: 3,
     };
     vec![
-        (
-            Trigger::At(Time::ZERO + Span::from_millis(900)),
-            Fault::Crash { process: ProcessId(4), storage: StorageFate::Kept, returns: true },
-        ),
-        (requested, Fault::LoseCluster { cluster: ClusterId(0), storage: StorageFate::Lost, returns: true }),
+        (Trigger::At(Time::ZERO + Span::from_millis(900)), Fault::crash(ProcessId(4))),
+        (requested, Fault::kill(ClusterId(0), StorageFate::Lost)),
     ]
 }
 

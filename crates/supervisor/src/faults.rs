@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use faultline_core::fault::{LinkProperties, StorageFault};
+use faultline_core::fault::{Impairment, LinkProperties, StorageFault};
 use faultline_core::{
     ClusterId, EndedBy, Fact, FactKind, Fault, FaultNo, Life, PlannedFault, Presence, ProcessId, StorageFate,
-    Time, Trigger,
+    Target, Time, Trigger,
 };
 
 use crate::interface::{FaultAccount, FaultState, Order};
@@ -217,26 +217,26 @@ impl Supervisor {
         (entry.state, entry.due) = (FaultState::Effective, Some(at));
         out.push(Order::Record(Fact::Injecting { no, fault: Box::new(fault.clone()) }));
         match fault {
-            Fault::Crash { process, storage, returns } => {
-                if self.entries[process.index()].lives() || storage == StorageFate::Lost {
-                    self.kill(&[process], storage, EndedBy::Fault(no), now, out);
-                }
-                if !returns {
-                    self.give_up(&[process]);
-                    self.try_complete(out);
-                }
-            }
-            Fault::Pause { process, span } => self.pause(process, (now + span, no), now, out),
-            Fault::LoseCluster { cluster, storage, returns } => {
-                let all = self.processes_of(cluster);
-                let mut targets = all.to_vec();
+            Fault::Kill { target, storage, returns } => {
+                let all = self.targets_of(target);
+                let mut killed = all.to_vec();
                 if storage == StorageFate::Kept {
-                    targets.retain(|it| self.entries[it.index()].lives());
+                    killed.retain(|it| self.entries[it.index()].lives());
                 }
-                self.kill(&targets, storage, EndedBy::Fault(no), now, out);
+                self.kill(&killed, storage, EndedBy::Fault(no), now, out);
                 if !returns {
                     self.give_up(&all);
                     self.try_complete(out);
+                }
+            }
+            Fault::Impair { process, how: Impairment::Paused, .. } => {
+                self.pause(process, (fault.until(now), no), now, out);
+            }
+            Fault::Impair { process, how: Impairment::Storage(how), span } => {
+                out.push(Order::Storage { process, how: Some(how), of: Some(no) });
+                self.plan.storages.entry(process).or_default().0.push((no, how));
+                if let Some(span) = span {
+                    self.plan_at(now + span, Due::RestoreStorage { process, changed_by: no });
                 }
             }
             Fault::Link { from, to, properties, span } => {
@@ -250,13 +250,6 @@ impl Supervisor {
                 self.cut(from, to, now + span, out);
                 if both && from != to {
                     self.cut(to, from, now + span, out);
-                }
-            }
-            Fault::Storage { process, how, span } => {
-                out.push(Order::Storage { process, how: Some(how), of: Some(no) });
-                self.plan.storages.entry(process).or_default().0.push((no, how));
-                if let Some(span) = span {
-                    self.plan_at(now + span, Due::RestoreStorage { process, changed_by: no });
                 }
             }
         }
@@ -275,30 +268,28 @@ impl Supervisor {
         self.plan_at(until, Due::Heal { from, to });
     }
 
+    fn targets_of(&self, target: Target) -> Arc<[ProcessId]> {
+        match target {
+            Target::Process(process) => [process].into(),
+            Target::Cluster(cluster) => self.processes_of(cluster),
+        }
+    }
+
     /// Returns the reason why `fault` would have no effect now; `None` if it would have an effect.
     fn why_ineffective(&self, fault: &Fault) -> Option<Arc<str>> {
-        let entry = |process: &ProcessId| &self.entries[process.index()];
-        let lives = |process: &ProcessId| entry(process).lives();
-        let stays = |process: &ProcessId| !entry(process).gone;
-        let target = match fault {
-            Fault::Crash { process, .. } | Fault::Pause { process, .. } => Some(self.cluster_of(*process)),
-            Fault::LoseCluster { cluster, .. } => Some(*cluster),
-            Fault::Link { .. } | Fault::Partition { .. } | Fault::Storage { .. } => None,
-        };
-        match target.map(|cluster| self.membership.presence(cluster)) {
+        let affects_lives = fault.kills().is_some() || fault.pauses().is_some();
+        let target = fault.target().filter(|_| affects_lives);
+        let cluster = target.map(|it| it.cluster(|process| self.cluster_of(process)));
+        match cluster.map(|cluster| self.membership.presence(cluster)) {
             Some(Presence::Awaited) => return Some("its target had not joined".into()),
             Some(Presence::Left) => return Some("its target had left".into()),
             _ => {}
         }
-        let finds_someone = match fault {
-            Fault::Crash { process, returns: false, .. } => stays(process),
-            Fault::LoseCluster { cluster, returns: false, .. } => {
-                self.processes_of(*cluster).iter().any(stays)
-            }
-            Fault::Crash { process, .. } | Fault::Pause { process, .. } => lives(process),
-            Fault::LoseCluster { cluster, .. } => self.processes_of(*cluster).iter().any(lives),
-            Fault::Link { .. } | Fault::Partition { .. } | Fault::Storage { .. } => true,
+        let is_affected = |process: &ProcessId| {
+            let entry = &self.entries[process.index()];
+            if fault.is_permanent() { !entry.gone } else { entry.lives() }
         };
+        let finds_someone = target.is_none_or(|it| self.targets_of(it).iter().any(is_affected));
         if !finds_someone {
             return Some("no process of its target was alive".into());
         }

@@ -254,7 +254,7 @@ mod tests {
         let names = RunNames::default();
         let plain = |fact: &Fact| describe(P1, fact, &names).to_string();
         assert_eq!(plain(&Fact::Sent { id: id(0), bytes: 8 }), "sends p0->p2 #3");
-        let fault = Fault::Crash { process: ProcessId(4), storage: StorageFate::Lost, returns: true };
+        let fault = Fault::kill(ProcessId(4), StorageFate::Lost);
         let injected = Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) };
         assert_eq!(plain(&injected), "FAULT 0: p4 is killed, and its storage is lost");
         let resent = Fact::Claim(Box::new(Claim::Resent { id: id(0) }));

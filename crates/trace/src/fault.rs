@@ -1,8 +1,10 @@
 //! Describes faults, their triggers, changes during a run, and links. Facts, reports and commands all use
 //! these descriptions.
 
-use faultline_core::fault::{Change, LinkProperties, StorageFault};
-use faultline_core::{ClusterId, Fault, RunNames, StorageFate, Trigger};
+use std::fmt;
+
+use faultline_core::fault::{Change, Impairment, LinkProperties, StorageFault};
+use faultline_core::{ClusterId, Fault, RunNames, StorageFate, Target, Trigger};
 
 use crate::duration::{instant, lasted};
 use crate::row::kind_name;
@@ -24,15 +26,17 @@ fn effect(fault: &Fault, names: &RunNames, is_past: bool) -> String {
         StorageFate::Lost => format!(", and its storage {be} lost"),
     };
     match fault {
-        Fault::Crash { process, storage, returns } => {
-            format!("{} {be} killed{}{}", names.process(*process), not_restarted(*returns), lost(storage))
+        Fault::Kill { target, storage, returns } => {
+            let killed = match target {
+                Target::Process(process) => format!("{} {be} killed", names.process(*process)),
+                Target::Cluster(cluster) => format!("all of {} {be} killed at once", names.cluster(*cluster)),
+            };
+            format!("{killed}{}{}", not_restarted(*returns), lost(storage))
         }
-        Fault::Pause { process, span } => {
-            format!("{} {be} paused for {}", names.process(*process), lasted(*span))
-        }
-        Fault::LoseCluster { cluster, storage, returns } => {
-            let name = names.cluster(*cluster);
-            format!("all of {name} {be} killed at once{}{}", not_restarted(*returns), lost(storage))
+        Fault::Impair { process, how, span } => {
+            let span = span
+                .map_or_else(|| "until the end of the run".to_owned(), |it| format!("for {}", lasted(it)));
+            format!("{} {span}", impaired(*how, names.process(*process), is_past))
         }
         Fault::Link { from, to, properties, span } => {
             let which = network(*from, *to, names);
@@ -49,19 +53,21 @@ fn effect(fault: &Fault, names: &RunNames, is_past: bool) -> String {
             let arrow = if *both { "<->" } else { "->" };
             format!("{}{arrow}{} {be} cut for {}", names.cluster(*from), names.cluster(*to), lasted(*span))
         }
-        Fault::Storage { process, how, span } => {
-            let how = match how {
-                StorageFault::Slow(extra) => {
-                    format!("{} {extra} longer per write", if is_past { "took" } else { "takes" })
-                }
-                StorageFault::Full => format!("{be} full"),
-                StorageFault::Corrupt => {
-                    format!("{} corrupt data", if is_past { "returned" } else { "returns" })
-                }
-            };
-            let span = span
-                .map_or_else(|| "until the end of the run".to_owned(), |it| format!("for {}", lasted(it)));
-            format!("the storage of {} {how} {span}", names.process(*process))
+    }
+}
+
+fn impaired(how: Impairment, process: impl fmt::Display, is_past: bool) -> String {
+    let verb = |past, present| if is_past { past } else { present };
+    let be = verb("was", "is");
+    match how {
+        Impairment::Paused => format!("{process} {be} paused"),
+        Impairment::Storage(StorageFault::Slow(extra)) => {
+            let take = verb("took", "takes");
+            format!("the storage of {process} {take} {extra} longer per write")
+        }
+        Impairment::Storage(StorageFault::Full) => format!("the storage of {process} {be} full"),
+        Impairment::Storage(StorageFault::Corrupt) => {
+            format!("the storage of {process} {} corrupt data", verb("returned", "returns"))
         }
     }
 }

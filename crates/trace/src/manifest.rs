@@ -14,7 +14,7 @@ use crate::memory::Trace;
 use crate::seal::{Hash, Seal};
 
 /// The version of the bundle format that this program writes and reads.
-pub const FORMAT: u32 = 6;
+pub const FORMAT: u32 = 7;
 
 /// The description of a run. Times and spans are in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -541,7 +541,7 @@ mod hexadecimal {
 pub(crate) mod tests {
     use super::*;
     use faultline_core::fault::FaultState;
-    use faultline_core::{FactNo, Fault, FaultNo, Promise, Scope, StorageFate, Time, Trigger};
+    use faultline_core::{FactNo, Fault, FaultNo, Promise, Scope, Time, Trigger};
 
     pub(crate) fn example() -> Manifest {
         Manifest {
@@ -569,7 +569,7 @@ pub(crate) mod tests {
             plan: vec![PlannedFault {
                 no: FaultNo(0),
                 trigger: Trigger::At(Time(4)),
-                fault: Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept, returns: true },
+                fault: Fault::crash(ProcessId(0)),
             }],
             faults: vec![(FaultNo(0), FaultState::Ineffective("it was late".into()))],
             effects: vec![],

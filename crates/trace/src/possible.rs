@@ -3,7 +3,7 @@
 //! a record relies on these limits.
 
 use faultline_core::fault::Change;
-use faultline_core::{Claim, ClusterId, Fact, FactNo, Fault, PartitionClaim, ProcessId};
+use faultline_core::{Claim, ClusterId, Fact, FactNo, Fault, PartitionClaim, ProcessId, Target};
 
 use crate::Manifest;
 use crate::describe::message_of;
@@ -64,10 +64,10 @@ impl Extent {
     pub(crate) fn allows_target(self, fault: &Fault) -> bool {
         let cluster = |it: &ClusterId| self.has_cluster(*it);
         match fault {
-            Fault::Crash { process: of, .. }
-            | Fault::Pause { process: of, .. }
-            | Fault::Storage { process: of, .. } => self.contains(*of),
-            Fault::LoseCluster { cluster: of, .. } => cluster(of),
+            Fault::Kill { target: Target::Process(of), .. } | Fault::Impair { process: of, .. } => {
+                self.contains(*of)
+            }
+            Fault::Kill { target: Target::Cluster(of), .. } => cluster(of),
             Fault::Link { from, to, .. } | Fault::Partition { from, to, .. } => cluster(from) && cluster(to),
         }
     }

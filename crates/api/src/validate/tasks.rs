@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-use faultline_core::{ClusterId, Fault, ProcessId, Role, Span};
+use faultline_core::{ClusterId, ProcessId, Role, Span, Target};
 
 use super::Check;
 use crate::flow::flow;
@@ -236,15 +236,15 @@ impl Check<'_> {
             faults_of(spec, &names, spec.seed(), entry).map(move |(_, fault)| (entry, fault))
         });
         for (entry, fault) in faults {
-            match fault {
-                Fault::Crash { process, .. } if is_unique(process) => {
+            match fault.target() {
+                Some(Target::Process(process)) if is_unique(process) => {
                     return self.problem(
                         path(entry),
                         format!("no process can take over from `{}`", names.process(process)),
                         "omit `returns`, so that the process is restarted",
                     );
                 }
-                Fault::Crash { process, .. } => {
+                Some(Target::Process(process)) => {
                     let cluster = names.cluster_of(process);
                     if let Some(left) = stay.get_mut(&cluster).filter(|_| gone.insert(process)) {
                         *left -= 1;
@@ -253,10 +253,10 @@ impl Check<'_> {
                         }
                     }
                 }
-                Fault::LoseCluster { cluster, .. } => {
+                Some(Target::Cluster(cluster)) => {
                     stay.remove(&cluster);
                 }
-                _ => unreachable!("processes return after any other fault"),
+                None => unreachable!("processes return after any other fault"),
             }
             if stay.is_empty() {
                 let (message, help) = self.no_successor();

@@ -5,7 +5,9 @@ use std::hash::Hasher;
 use faultline_api::resource::{Hc3i, ProtocolSpec, ReplicateTo};
 use faultline_api::{Federation, parse, plan};
 use faultline_core::fault::{LinkProperties, StorageFault};
-use faultline_core::{ClusterId, FactKind, Fault, PlannedFault, ProcessId, Span, StorageFate, Time, Trigger};
+use faultline_core::{
+    ClusterId, FactKind, Fault, PlannedFault, ProcessId, Span, StorageFate, Target, Time, Trigger,
+};
 
 fn federation(faults: &str) -> Federation {
     let text = format!(
@@ -66,8 +68,7 @@ fn faults_name_processes_inside_and_outside_the_clusters() {
     let replicate_to = Some(ReplicateTo::SharedStorage);
     federation.spec.protocol = ProtocolSpec::Hc3i(Hc3i { replicate_to, ..Hc3i::default() });
     let faults: Vec<Fault> = plan(&federation, 7).into_iter().map(|it| it.fault).collect();
-    let crash =
-        |process| Fault::Crash { process: ProcessId(process), storage: StorageFate::Kept, returns: true };
+    let crash = |process| Fault::crash(ProcessId(process));
     assert_eq!(faults, [crash(4), crash(10)]);
 }
 
@@ -86,7 +87,7 @@ fn explicit_faults_are_planned_as_written() {
     );
     let seconds = |it| Trigger::At(Time::ZERO + Span::from_secs(it));
     let expected = [
-        (seconds(4), Fault::Crash { process: ProcessId(4), storage: StorageFate::Kept, returns: true }),
+        (seconds(4), Fault::crash(ProcessId(4))),
         (
             Trigger::When {
                 fact: FactKind::CheckpointRequested,
@@ -94,11 +95,11 @@ fn explicit_faults_are_planned_as_written() {
                 process: Some(ProcessId(3)),
                 occurrence: 3,
             },
-            Fault::LoseCluster { cluster: ClusterId(0), storage: StorageFate::Lost, returns: true },
+            Fault::kill(ClusterId(0), StorageFate::Lost),
         ),
         (
             Trigger::When { fact: FactKind::Delivered, cluster: None, process: None, occurrence: 1 },
-            Fault::Pause { process: ProcessId(9), span: Span::from_millis(300) },
+            Fault::pause(ProcessId(9), Span::from_millis(300)),
         ),
         (
             seconds(5),
@@ -118,19 +119,9 @@ fn explicit_faults_are_planned_as_written() {
             seconds(6),
             Fault::Partition { from: ClusterId(2), to: ClusterId(0), both: false, span: Span::from_secs(1) },
         ),
-        (
-            seconds(7),
-            Fault::Storage {
-                process: ProcessId(0),
-                how: StorageFault::Slow(Span::from_millis(50)),
-                span: None,
-            },
-        ),
-        (
-            seconds(8),
-            Fault::Storage { process: ProcessId(1), how: StorageFault::Full, span: Some(Span::from_secs(1)) },
-        ),
-        (seconds(9), Fault::Storage { process: ProcessId(2), how: StorageFault::Corrupt, span: None }),
+        (seconds(7), Fault::storage(ProcessId(0), StorageFault::Slow(Span::from_millis(50)), None)),
+        (seconds(8), Fault::storage(ProcessId(1), StorageFault::Full, Span::from_secs(1))),
+        (seconds(9), Fault::storage(ProcessId(2), StorageFault::Corrupt, None)),
     ];
     for (no, (planned, (trigger, fault))) in plan.iter().zip(expected).enumerate() {
         assert_eq!((planned.no.0 as usize, &planned.trigger, &planned.fault), (no, &trigger, &fault));
@@ -159,9 +150,9 @@ fn weibull_times_are_the_same_everywhere_and_have_the_mean() {
 #[test]
 fn targets_are_the_same_everywhere_and_evenly_drawn() {
     let plan = plan_of("    - { mtbf: { exponential: 100ms }, crash: {} }");
-    let victims = plan.iter().map(|it| match it.fault {
-        Fault::Crash { process, .. } => u64::from(process.0),
-        ref other => panic!("{other:?} is not a crash"),
+    let victims = plan.iter().map(|it| match it.fault.kills() {
+        Some(Target::Process(process)) => u64::from(process.0),
+        _ => panic!("{:?} is not a crash", it.fault),
     });
     let mut counts = [0; 10];
     victims.clone().for_each(|it| counts[it as usize] += 1);
@@ -192,10 +183,10 @@ fn any_draws_only_possible_targets() {
                 assert!(from != to && both && (entry == 0 || to == ClusterId(1)));
                 seen.insert((entry, from.0, to.0));
             }
-            Fault::LoseCluster { cluster, .. } => {
+            Fault::Kill { target: Target::Cluster(cluster), .. } => {
                 seen.insert((entry, cluster.0, 0));
             }
-            Fault::Crash { process, .. } => {
+            Fault::Kill { target: Target::Process(process), .. } => {
                 let possible: &[u32] = if entry == 3 { &[1, 4, 6] } else { &[5, 6, 7, 8, 9] };
                 assert!(possible.contains(&process.0), "{process}");
                 seen.insert((entry, process.0 as u16, 0));

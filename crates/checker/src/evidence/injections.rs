@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::Change;
-use faultline_core::{EndedBy, Fact, Fault, Life, PlannedFault, ProcessId, Span, StorageFate, Time, Trigger};
+use faultline_core::{
+    EndedBy, Fact, Fault, Life, PlannedFault, ProcessId, Span, StorageFate, Target, Time, Trigger,
+};
 
 use faultline_history::{Contradiction, History};
 
@@ -69,13 +71,9 @@ pub(super) fn fates(history: &History<'_>, found: &mut Vec<Contradiction>) {
             }
             continue;
         };
-        let injected = history.supervision.injected.iter().find(|(it, ..)| *it == no);
-        let (planned, injected) = match injected {
-            Some((_, Fault::Crash { storage, .. } | Fault::LoseCluster { storage, .. }, at, _)) => {
-                (*storage, at)
-            }
-            _ => continue,
-        };
+        let fault = history.supervision.injected.iter().find(|(it, ..)| *it == no);
+        let kill = fault.and_then(|(_, fault, at, _)| Some((fault.storage_fate()?, at)));
+        let Some((planned, injected)) = kill else { continue };
         if history.context.common_clock && at != injected {
             found.push(Contradiction::EndedAtOtherTime { fault: no, process, life });
         }
@@ -103,11 +101,14 @@ pub(super) fn losses(history: &History<'_>, found: &mut Vec<Contradiction>) {
                 running.retain(|it| !members.is_some_and(|members| members.contains(it)));
             }
             Fact::Injecting { no, fault } => {
-                let Fault::LoseCluster { cluster, storage, .. } = **fault else { continue };
-                let members = history.context.clusters.get(cluster.index()).into_iter().flatten();
+                let Fault::Kill { target: target @ Target::Cluster(_), storage, .. } = **fault else {
+                    continue;
+                };
+                let members = target.processes(&history.context.clusters);
                 let ended = history.supervision.ended_by(*no);
                 let is_target = |it: &&ProcessId| storage == StorageFate::Lost || running.contains(*it);
-                for &process in members.filter(is_target).filter(|it| !ended.iter().any(|(of, _)| of == *it))
+                for &process in
+                    members.iter().filter(is_target).filter(|it| !ended.iter().any(|(of, _)| of == *it))
                 {
                     found.push(Contradiction::NotLost { fault: *no, process });
                 }
@@ -147,9 +148,9 @@ pub(super) fn pauses(history: &History<'_>, late: Span, found: &mut Vec<Contradi
                 paused.retain(|it, _| !members.is_some_and(|members| members.contains(it)));
             }
             Fact::Injecting { fault, .. } => {
-                let Fault::Pause { process, span } = **fault else { continue };
+                let Some(process) = fault.pauses() else { continue };
                 let life = newest.get(&process).copied().unwrap_or_default();
-                let until = *at + span;
+                let until = fault.until(*at);
                 let of = paused.entry(process).or_insert(Paused { life, since: *at, until });
                 of.until = of.until.max(until);
             }
@@ -181,9 +182,8 @@ pub(super) fn pauses(history: &History<'_>, late: Span, found: &mut Vec<Contradi
 pub(super) fn effects(history: &History<'_>, found: &mut Vec<Contradiction>) {
     for effect in &history.context.effects {
         let fault = history.supervision.injected.iter().find(|(no, ..)| *no == effect.no);
-        match fault {
-            Some((_, Fault::Crash { .. } | Fault::LoseCluster { .. }, ..)) | None => {}
-            Some(_) => continue,
+        if fault.is_some_and(|it| it.1.kills().is_none()) {
+            continue;
         }
         let ended = history.supervision.ended_by(effect.no);
         let other = effect.on.iter().find(|it| !ended.contains(&(it.process, it.life)));
@@ -235,7 +235,7 @@ mod tests {
         run.supervisor(Fact::Begun);
         (0..2).for_each(|_| run.state(0, Fact::Begun));
         run.wait(Span::from_secs(1));
-        let fault = Fault::Crash { process: p(0), storage: StorageFate::Kept, returns: true };
+        let fault = Fault::crash(p(0));
         run.context.plan = vec![PlannedFault { no: FaultNo(0), trigger, fault: fault.clone() }];
         run.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
         let (life, storage, by) = (Life(1), StorageFate::Kept, EndedBy::Fault(FaultNo(0)));
@@ -356,7 +356,7 @@ mod tests {
             let mut run = Run::new(&[&[0, 1], &[2]]);
             let (life, by) = (Life(1), EndedBy::Silence);
             run.supervisor(Fact::Failed { process: p(1), life, storage: StorageFate::Kept, by });
-            let fault = Fault::LoseCluster { cluster: ClusterId(0), storage, returns: true };
+            let fault = Fault::kill(ClusterId(0), storage);
             run.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
             let by = EndedBy::Fault(FaultNo(0));
             for process in killed.iter().copied().map(p) {
@@ -384,7 +384,7 @@ mod tests {
         let process = p(0);
         let life = Life(1);
         for (no, span) in (0..).zip(spans) {
-            let fault = Box::new(Fault::Pause { process, span: Span::from_secs(*span) });
+            let fault = Box::new(Fault::pause(process, Span::from_secs(*span)));
             let facts = run.trace.streams.get_mut(&(ProcessId::SUPERVISOR, Life(0))).unwrap();
             facts.push((second(no.into()), Fact::Injecting { no: FaultNo(no), fault }));
         }

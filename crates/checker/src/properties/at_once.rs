@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::{EndedBy, Fault, FaultNo, ProcessId};
+use faultline_core::{EndedBy, FaultNo, ProcessId, Target};
 use faultline_trace::manifest::EffectEntry;
 
 use crate::finding::Findings;
@@ -26,7 +26,7 @@ fn check(history: &History<'_>, finding: &mut Findings) {
     let effects: BTreeMap<FaultNo, &EffectEntry> = context.effects.iter().map(|it| (it.no, it)).collect();
     let mut worst = None;
     for planned in &context.plan {
-        let Fault::LoseCluster { cluster, .. } = planned.fault else { continue };
+        let Some(Target::Cluster(cluster)) = planned.fault.kills() else { continue };
         if !history.supervision.injected.iter().any(|it| it.0 == planned.no) {
             continue;
         }
@@ -74,12 +74,14 @@ pub(super) fn end_not_seen(process: ProcessId, fault: FaultNo, names: &Context, 
 mod tests {
     use super::*;
     use crate::testing::{Run, check_alone};
-    use faultline_core::{ClusterId, Fact, Life, PlannedFault, ProcessId, Span, StorageFate, Time, Trigger};
+    use faultline_core::{
+        ClusterId, Fact, Fault, Life, PlannedFault, ProcessId, Span, StorageFate, Time, Trigger,
+    };
     use faultline_trace::manifest::Effect;
 
     fn lost(micros: &[Option<u64>]) -> Run {
         let mut run = Run::new(&[&[0, 1, 2]]);
-        let fault = Fault::LoseCluster { cluster: ClusterId(0), storage: StorageFate::Kept, returns: true };
+        let fault = Fault::kill(ClusterId(0), StorageFate::Kept);
         let trigger = Trigger::At(Time(0));
         run.context.plan = vec![PlannedFault { no: FaultNo(0), trigger, fault: fault.clone() }];
         run.context.measures_links = true;

@@ -53,12 +53,8 @@ fn check(history: &History<'_>, finding: &mut Findings) {
     if history.context.bounds.is_none() && !logs_events {
         return;
     }
-    let is_disturbed = history
-        .supervision
-        .injected
-        .iter()
-        .any(|(_, fault, ..)| !matches!(fault, Fault::Crash { .. } | Fault::LoseCluster { .. }));
-    if is_disturbed {
+    let is_disturbed = |fault: &Fault| fault.kills().is_none();
+    if history.supervision.injected.iter().any(|(_, fault, ..)| is_disturbed(fault)) {
         return;
     }
     if logs_events {

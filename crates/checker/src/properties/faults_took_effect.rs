@@ -65,16 +65,11 @@ fn check(history: &History<'_>, finding: &mut Findings) {
 /// ends, its manifest states no effects, so nothing is known about its faults.
 fn is_applied(history: &History<'_>, (no, fault): (FaultNo, &Fault)) -> bool {
     let context = history.context;
-    if !context.measures_links || context.outcome.is_none() {
+    if !context.measures_links || context.outcome.is_none() || fault.kills().is_some() {
         return true;
     }
-    match fault {
-        Fault::Crash { .. } | Fault::LoseCluster { .. } => true,
-        Fault::Pause { .. } | Fault::Link { .. } | Fault::Partition { .. } | Fault::Storage { .. } => {
-            let mut effects = context.effects.iter().filter(|it| it.no == no);
-            effects.any(|it| it.on.iter().any(|it| it.at.is_some()))
-        }
-    }
+    let mut effects = context.effects.iter().filter(|it| it.no == no);
+    effects.any(|it| it.on.iter().any(|it| it.at.is_some()))
 }
 
 #[cfg(test)]

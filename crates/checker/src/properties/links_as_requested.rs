@@ -112,13 +112,13 @@ fn disturbances(history: &History<'_>, (from, to): (ClusterId, ClusterId)) -> Ve
     }
     all.extend(paused_since.map(|begin| (begin, Time::NEVER)));
     for &(_, fault, at, _) in &supervision.injected {
-        let span = match *fault {
-            Fault::Link { from, to, span, .. } if is_between(from, to) => span.unwrap_or(Span::MAX),
-            Fault::Partition { from, to, span, .. } if is_between(from, to) => span,
-            Fault::Pause { process, span } if cluster_of(process).is_some() => span,
-            _ => continue,
+        let disturbs = match *fault {
+            Fault::Link { from, to, .. } | Fault::Partition { from, to, .. } => is_between(from, to),
+            _ => fault.pauses().is_some_and(|it| cluster_of(it).is_some()),
         };
-        all.push((at, at + span + paused));
+        if disturbs {
+            all.push((at, fault.until(at) + paused));
+        }
     }
     let gone = supervision.gone(clusters);
     for end in supervision.ends_before_joining.iter().chain(&supervision.ends) {
@@ -258,7 +258,7 @@ mod tests {
             (slow(here, here, long), true),
             (slow(here, there, Some(Span::from_secs(5))), true),
             (Fault::Partition { from: there, to: here, both: false, span }, false),
-            (Fault::Pause { process: p(2), span }, false),
+            (Fault::pause(p(2), span), false),
         ] {
             let run = Relinked::new(minute, |run| inject(run, fault.clone()));
             assert_eq!(run.is_open(), is_open, "{fault:?}");
@@ -267,7 +267,7 @@ mod tests {
             |run: &mut Run, is_paused| run.supervisor(Fact::Changed(Box::new(Change::Pause(is_paused))));
         assert!(!Relinked::new(minute, |run| pause(run, true)).is_open());
         let postponed = Relinked::new(minute, |run| {
-            inject(run, Fault::Pause { process: p(2), span: Span::from_secs(30) });
+            inject(run, Fault::pause(p(2), Span::from_secs(30)));
             pause(run, true);
             run.wait(Span::from_secs(25));
             pause(run, false);
@@ -293,7 +293,7 @@ mod tests {
         );
         let lost = Relinked::new(minute, |run| {
             let (storage, cluster) = (StorageFate::Kept, ClusterId(1));
-            inject(run, Fault::LoseCluster { cluster, storage, returns: false });
+            inject(run, Fault::kill_permanently(cluster, storage));
             [2, 3].into_iter().for_each(|it| run.lose_permanently(it));
         });
         assert!(!lost.is_open());

@@ -124,10 +124,7 @@ fn may_be_sent(
     stays: impl Fn(ProcessId) -> bool,
 ) -> bool {
     let owner = group.members[place];
-    let corrupts = |fault: &Fault| match fault {
-        Fault::Storage { process, how: StorageFault::Corrupt, .. } => *process == owner,
-        _ => false,
-    };
+    let corrupts = |fault: &Fault| fault.impairs_storage() == Some((owner, StorageFault::Corrupt));
     let supervision = &history.supervision;
     let is_corrupted = supervision.injected.iter().any(|(_, fault, at, _)| *at <= by && corrupts(fault));
     let before = history.trace.supervisor().partition_point(|(at, _)| *at <= by);

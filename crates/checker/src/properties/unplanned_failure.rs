@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use faultline_core::{EndedBy, Fault, FaultNo, Life, ProcessId};
+use faultline_core::{EndedBy, FaultNo, Life, ProcessId, Target};
 use faultline_history::History;
 
 use super::at_once::end_not_seen;
@@ -54,7 +54,7 @@ fn crashes(history: &History<'_>) -> BTreeSet<FaultNo> {
     let context = history.context;
     let is_judged = context.measures_links && context.outcome.is_some();
     let injected = history.supervision.injected.iter().filter(|_| is_judged);
-    injected.filter(|it| matches!(it.1, Fault::Crash { .. })).map(|it| it.0).collect()
+    injected.filter(|it| matches!(it.1.kills(), Some(Target::Process(_)))).map(|it| it.0).collect()
 }
 
 /// Returns the lives that a place reported to have been ended by a fault.
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use crate::testing::{Run, check_alone};
     use faultline_core::fault::Outcome;
-    use faultline_core::{ClusterId, Fact, Span, StorageFate, Time};
+    use faultline_core::{ClusterId, Fact, Fault, Span, StorageFate, Time};
     use faultline_trace::manifest::{Effect, EffectEntry};
 
     #[test]
@@ -91,7 +91,7 @@ mod tests {
             run.send(0, 1);
         }
         let (process, life, no) = (ProcessId(0), Life(1), FaultNo(0));
-        let fault = Fault::Crash { process, storage: StorageFate::Kept, returns: true };
+        let fault = Fault::crash(process);
         run.supervisor(Fact::Injecting { no, fault: Box::new(fault) });
         run.supervisor(Fact::Failed { process, life, storage: StorageFate::Kept, by: EndedBy::Fault(no) });
         let effect = effect.map(|at| Effect { process, life, at, exited: None, error: Span::ZERO });

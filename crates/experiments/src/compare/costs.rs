@@ -173,7 +173,7 @@ impl TaskCosts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faultline_core::{Fault, FaultNo, StorageFate};
+    use faultline_core::{Fault, FaultNo};
     use faultline_history::testing::Run;
 
     fn costs(run: &Run) -> Costs {
@@ -213,8 +213,7 @@ mod tests {
     fn only_faults_with_an_effect_count() {
         let mut run = Run::new(&[&[0]]);
         for no in [0, 1].map(FaultNo) {
-            let fault =
-                Box::new(Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept, returns: true });
+            let fault = Box::new(Fault::crash(ProcessId(0)));
             run.supervisor(Fact::Injecting { no, fault });
         }
         run.supervisor(Fact::Ineffective { no: FaultNo(1), reason: "the process is down".into() });

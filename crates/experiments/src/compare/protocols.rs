@@ -64,7 +64,7 @@ mod tests {
     use super::*;
     use faultline_api::resource::{Family, ProtocolSpec};
     use faultline_api::samples::sample;
-    use faultline_core::Fault;
+    use faultline_core::Target;
 
     use crate::sweep::Plan;
 
@@ -125,7 +125,7 @@ spec:
         assert_eq!(left_out.len(), 1);
         let crashes_of_ranks = |federation: &Federation| {
             let all = faultline_api::plan(federation, 3).into_iter().map(|it| (it.trigger, it.fault));
-            let ranks = all.filter(|(_, it)| matches!(it, Fault::Crash { process, .. } if process.0 < 8));
+            let ranks = all.filter(|(_, it)| matches!(it.kills(), Some(Target::Process(it)) if it.0 < 8));
             ranks.collect::<Vec<_>>()
         };
         let drawn = crashes_of_ranks(&federation);

@@ -58,7 +58,7 @@ fn assert_coverage(shares: &Shares) {
     };
     assert!(percent(|_, outcome| outcome == "completed") > 80, "{shares:#?}");
     assert!(percent(|verdict, _| verdict == Verdict::Pass) > 70, "{shares:#?}");
-    for fault in ["crash", "cluster loss", "pause", "partition", "slow link", "corrupt storage"] {
+    for fault in ["crash", "loseCluster", "pause", "partition", "link", "corruptStorage"] {
         let states = shares.hits.get(fault).map_or(0, |it| it.len());
         assert!(states >= 4, "{fault} struck a cluster in {states} of 5 states: {shares:#?}");
     }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use faultline_conformance::{Driver, Evidence, Probe, Scenario, cases};
-use faultline_core::fault::{FaultState, Outcome, StorageFault};
+use faultline_core::fault::{FaultState, Impairment, Outcome, StorageFault};
 use faultline_core::{
-    EndedBy, Fact, Fault, Life, PlannedFault, ProcessId, StorageFate, Time, Trigger, Witness,
+    EndedBy, Fact, Fault, Life, PlannedFault, ProcessId, StorageFate, Target, Time, Trigger, Witness,
 };
 use faultline_trace::Trace;
 use rand::RngExt as _;
@@ -146,17 +146,17 @@ impl Harness {
         };
         match due {
             Due::Fault(PlannedFault { no, fault, .. }) => match fault {
-                Fault::Crash { process, storage, returns: true } => {
-                    hosts.kill_by(EndedBy::Fault(no), process, fate(storage));
-                    agenda.add(now + scenario.supervisor.detect_after, Due::Detect(process));
-                }
-                Fault::LoseCluster { cluster, storage, returns: true } => {
-                    for &process in hosts.members(cluster).iter() {
+                Fault::Kill { target, storage, returns: true } => {
+                    let killed = match target {
+                        Target::Process(process) => vec![process],
+                        Target::Cluster(cluster) => hosts.members(cluster).to_vec(),
+                    };
+                    for process in killed {
                         hosts.kill_by(EndedBy::Fault(no), process, fate(storage));
                         agenda.add(now + scenario.supervisor.detect_after, Due::Detect(process));
                     }
                 }
-                Fault::Storage { process, how, span } => {
+                Fault::Impair { process, how: Impairment::Storage(how), span } => {
                     match how {
                         StorageFault::Full => hosts.fail_writes(process, true),
                         StorageFault::Corrupt => hosts.corrupt(process),

@@ -314,14 +314,14 @@ impl<N: Process> Hosts<N> {
     /// Sets whether writes of images fail at `process`, because its storage is full.
     pub(crate) fn fail_writes(&mut self, process: ProcessId, full: bool) {
         if full {
-            self.inject(Fault::Storage { process, how: StorageFault::Full, span: None });
+            self.inject(Fault::storage(process, StorageFault::Full, None));
         }
         self.hosted[process.index()].storage.full = full;
     }
 
     /// Corrupts all images in the storage of `process`: they are still listed, but cannot be read.
     pub(crate) fn corrupt(&mut self, process: ProcessId) {
-        self.inject(Fault::Storage { process, how: StorageFault::Corrupt, span: None });
+        self.inject(Fault::storage(process, StorageFault::Corrupt, None));
         let storage = &mut self.hosted[process.index()].storage;
         storage.corrupt = storage.images.keys().copied().collect();
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use faultline_core::fault::Change;
 use faultline_core::{
     Cause, ClusterId, EndedBy, Fault, FaultNo, ImageName, Incarnation, Life, MessageId, Position, ProcessId,
-    Sn, Span, StorageFate, Theft, Time,
+    Sn, Span, StorageFate, Target, Theft, Time,
 };
 use faultline_history::recoveries::RecoveryCost;
 use faultline_history::{Context, History, Ledger, Outage};
@@ -313,16 +313,13 @@ impl Timeline {
     pub fn permanent_failures(&self, names: &DisplayNames) -> BTreeMap<ProcessId, Time> {
         let mut gone = BTreeMap::new();
         for it in &self.injections {
-            match it.fault {
-                Fault::Crash { process, returns: false, .. } => {
-                    gone.entry(process).or_insert(it.at);
-                }
-                Fault::LoseCluster { cluster, returns: false, .. } => {
-                    names.processes(cluster).iter().for_each(|process| {
-                        gone.entry(*process).or_insert(it.at);
-                    });
-                }
-                _ => {}
+            let killed: &[ProcessId] = match it.fault.kills().filter(|_| it.fault.is_permanent()) {
+                Some(Target::Process(process)) => &[process],
+                Some(Target::Cluster(cluster)) => names.processes(cluster),
+                None => &[],
+            };
+            for process in killed {
+                gone.entry(*process).or_insert(it.at);
             }
         }
         gone

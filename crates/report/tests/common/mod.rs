@@ -89,21 +89,17 @@ fn manifest(nodes: u32) -> Manifest {
             PlannedFault {
                 no: FaultNo(0),
                 trigger: Trigger::At(Time(2_350_000_000)),
-                fault: Fault::Crash { process: ProcessId(1), storage: StorageFate::Kept, returns: true },
+                fault: Fault::crash(ProcessId(1)),
             },
             PlannedFault {
                 no: FaultNo(1),
                 trigger: Trigger::At(Time(5_200_000_000)),
-                fault: Fault::LoseCluster {
-                    cluster: ClusterId(1),
-                    storage: StorageFate::Lost,
-                    returns: true,
-                },
+                fault: Fault::kill(ClusterId(1), StorageFate::Lost),
             },
             PlannedFault {
                 no: FaultNo(2),
                 trigger: Trigger::At(Time(30_000_000_000)),
-                fault: Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept, returns: true },
+                fault: Fault::crash(ProcessId(0)),
             },
         ],
         faults: vec![
@@ -262,13 +258,12 @@ impl World {
                 }
             }
             Event::Crash => {
-                let fault = Fault::Crash { process: ProcessId(1), storage: StorageFate::Kept, returns: true };
+                let fault = Fault::crash(ProcessId(1));
                 self.supervise(Span::ZERO, Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
                 self.fail(0, &[ProcessId(1)], StorageFate::Kept, FaultNo(0));
             }
             Event::LoseCluster => {
-                let fault =
-                    Fault::LoseCluster { cluster: ClusterId(1), storage: StorageFate::Lost, returns: true };
+                let fault = Fault::kill(ClusterId(1), StorageFate::Lost);
                 self.supervise(Span::ZERO, Fact::Injecting { no: FaultNo(1), fault: Box::new(fault) });
                 let all: Vec<_> = (0..self.nodes as usize).map(|it| self.member(1, it)).collect();
                 self.fail(1, &all, StorageFate::Lost, FaultNo(1));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use faultline_core::fault::{FaultState, LinkProperties};
-use faultline_core::{ClusterId, Fault, FaultNo, Gauges, Span};
+use faultline_core::{ClusterId, Fault, FaultNo, Gauges, Span, Target};
 use faultline_trace::Manifest;
 use faultline_trace::manifest::BackendKind;
 
@@ -64,8 +64,10 @@ pub(crate) struct Uptime {
 /// A fault in the plan, and its state.
 #[derive(Clone, Debug)]
 pub(crate) struct FaultEntry {
-    /// Kind of fault: its name in the federation file, or `storage` for any storage fault.
+    /// Kind of fault: its name in the federation file.
     pub(crate) kind: &'static str,
+    /// Whether the fault kills several processes, which must end at the same time.
+    pub(crate) is_at_once: bool,
     pub(crate) is_injected: bool,
     pub(crate) state: FaultState,
 }
@@ -90,7 +92,7 @@ impl RunValues {
     pub(crate) fn losses_apart(&self) -> u64 {
         let Some(info) = &self.info else { return 0 };
         let is_apart = |(no, (skew, _)): &(&FaultNo, &(Option<Span>, Option<Span>))| {
-            let is_loss = self.faults.get(no).is_some_and(|it| it.kind == FaultEntry::CLUSTER_LOSS);
+            let is_loss = self.faults.get(no).is_some_and(|it| it.is_at_once);
             is_loss && skew.is_some_and(|it| it > info.at_once_within)
         };
         self.effects.iter().filter(is_apart).count() as u64
@@ -171,19 +173,10 @@ impl VerdictLabel {
 }
 
 impl FaultEntry {
-    const CLUSTER_LOSS: &'static str = "loseCluster";
-
     /// Creates the entry of a fault that has not been injected.
     pub(crate) fn new(fault: &Fault) -> FaultEntry {
-        let kind = match fault {
-            Fault::Crash { .. } => "crash",
-            Fault::Pause { .. } => "pause",
-            Fault::LoseCluster { .. } => FaultEntry::CLUSTER_LOSS,
-            Fault::Link { .. } => "link",
-            Fault::Partition { .. } => "partition",
-            Fault::Storage { .. } => "storage",
-        };
-        FaultEntry { kind, is_injected: false, state: FaultState::Pending }
+        let is_at_once = fault.kills().is_some_and(|it| matches!(it, Target::Cluster(_)));
+        FaultEntry { kind: fault.kind(), is_at_once, is_injected: false, state: FaultState::Pending }
     }
 }
 

@@ -340,14 +340,25 @@ mod tests {
                 seed: 7,
                 at_once_within: Span::from_millis(20),
             });
-            for (no, kind) in (0..).zip(["crash", "pause", "loseCluster", "link", "partition", "storage"]) {
-                let entry = FaultEntry { kind, is_injected: true, state: FaultState::Effective };
+            let kinds = [
+                "crash",
+                "pause",
+                "loseCluster",
+                "link",
+                "partition",
+                "slowStorage",
+                "fullStorage",
+                "corruptStorage",
+            ];
+            for (no, kind) in (0..).zip(kinds) {
+                let (is_at_once, state) = (false, FaultState::Effective);
+                let entry = FaultEntry { kind, is_at_once, is_injected: true, state };
                 page.run().faults.insert(FaultNo(no), entry);
             }
         });
         let series = sum.text().lines().filter(|it| !it.starts_with('#')).count();
         // See charts/faultline/templates/monitors.yaml.
-        assert_eq!(series, 27 * 257 + 3 * 1024 + 97);
+        assert_eq!(series, 27 * 257 + 3 * 1024 + 105);
         assert!(series < 10_240);
     }
 
@@ -365,13 +376,12 @@ mod tests {
                 at_once_within: Span::from_millis(20),
             });
             run.phase = PhaseLabel::Running;
-            let fault = Fault::Pause { process: ProcessId(0), span: Span::from_secs(1) };
+            let fault = Fault::pause(ProcessId(0), Span::from_secs(1));
             run.faults.insert(FaultNo(0), FaultEntry::new(&fault));
             let injected =
                 FaultEntry { is_injected: true, state: FaultState::Effective, ..FaultEntry::new(&fault) };
             run.faults.insert(FaultNo(1), injected);
-            let loss =
-                Fault::LoseCluster { cluster: ClusterId(0), storage: StorageFate::Kept, returns: true };
+            let loss = Fault::kill(ClusterId(0), StorageFate::Kept);
             for (no, skew) in [(2, 19), (3, 21)] {
                 run.faults.insert(FaultNo(no), FaultEntry::new(&loss));
                 run.effects.insert(FaultNo(no), (Some(Span::from_millis(skew)), None));

@@ -7,7 +7,9 @@
 //! never accepted again.
 
 mod agents;
+mod kills;
 pub(crate) mod messages;
+mod orders;
 mod place_registry;
 mod places;
 

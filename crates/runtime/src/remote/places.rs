@@ -13,25 +13,17 @@ use faultline_shaper::Kernel;
 use faultline_trace::Bundle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use tracing::warn;
 
 use super::agents;
-use super::messages::{Assignment, Killed, OrderNo, Ready, ToAgent, ToPlace};
+use super::messages::{Assignment, OrderNo, Ready, ToAgent, ToPlace};
+use super::orders::{Answer, PATIENCE};
 use super::place_registry::{AgentPlace, PlaceRegistry, Wanted};
 use crate::clock::{AgentClock, Clock, monotonic};
 use crate::supervise::Names;
 use crate::supervise::places::{GRACE_PERIOD, HostEvent, PlaceBackend, Seen};
 use crate::supervise::{Journal, JournalContents, JournalEntry, PlaceContext, RunError};
-
-/// Time within which an agent must confirm that it is ready to end a life. Otherwise, the life is fenced.
-const ARMED_WITHIN: Duration = Duration::from_millis(800);
-/// Time within which a ready agent must carry out an order.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Bounds on the notice that agents receive before they end several lives at the same time. The notice is twice the
-/// time that the slowest agent took to prepare. Agents start threads in the meantime.
-const LEAST_NOTICE: Span = Span::from_millis(5);
-const MOST_NOTICE: Span = Span::from_millis(250);
 
 /// Longest time to wait, at the end of the run, for agents with facts of lives that a previous supervisor started.
 const COLLECTED: Duration = Duration::from_secs(30);
@@ -80,19 +72,19 @@ pub(super) struct Shared {
     /// Whether a predecessor of this program launched lives.
     recalled: Cell<bool>,
     /// Time for which a silent agent keeps its place.
-    replace_after: Duration,
+    pub(super) replace_after: Duration,
 }
 
 /// State of one process.
 #[derive(Default)]
-struct PlaceEntry {
-    place: Option<AgentPlace>,
+pub(super) struct PlaceEntry {
+    pub(super) place: Option<AgentPlace>,
     /// The task that maintains the connection to the place's agent.
     caller: Option<AbortHandle>,
     /// The agent, once it is ready.
-    agent: Option<Agent>,
+    pub(super) agent: Option<Agent>,
     /// The hosted life. There is at most one, and a life that was removed from here is never hosted again.
-    life: Option<Life>,
+    pub(super) life: Option<Life>,
     /// The clock and the features of traffic control that the last launched life uses. The agent may be disconnected
     /// when the life asks for them.
     launched: Option<(AgentClock, Option<Kernel>)>,
@@ -101,51 +93,32 @@ struct PlaceEntry {
     /// Whether the hosted life is to be paused, if it was ever paused.
     paused: Option<bool>,
     /// The life that waits for an agent, and for the completion of earlier orders.
-    wanted: Option<(Life, Boot)>,
+    pub(super) wanted: Option<(Life, Boot)>,
     /// Number of incomplete orders to end lives at this place.
-    ending: u32,
+    pub(super) ending: u32,
     /// Number of messages received from the agent.
-    heard: u64,
+    pub(super) heard: u64,
     /// Whether the storage must still be removed, because neither an agent has confirmed its removal nor a life has
     /// been launched without it.
     wipes: bool,
     /// The newest life ever requested.
     newest: Life,
     incomplete: IncompleteLives,
-    orders: OrderNo,
+    pub(super) orders: OrderNo,
     /// Orders whose response is pending, each with its time by this machine's monotonic clock.
-    waiting: BTreeMap<OrderNo, (u64, oneshot::Sender<Answer>)>,
+    pub(super) waiting: BTreeMap<OrderNo, (u64, oneshot::Sender<Answer>)>,
 }
 
 /// An agent that is ready.
-struct Agent {
-    words: mpsc::UnboundedSender<ToAgent>,
+pub(super) struct Agent {
+    pub(super) words: mpsc::UnboundedSender<ToAgent>,
     /// The run's clock as the agent reads it.
-    clock: AgentClock,
+    pub(super) clock: AgentClock,
     /// Address of this machine from the agent's point of view.
     here: IpAddr,
     holds_storage: bool,
     /// Features of traffic control that are in use at the agent's place.
     kernel: Option<Kernel>,
-}
-
-/// A response from an agent.
-#[derive(Debug)]
-enum Answer {
-    /// Times of the order and of the response, by this machine's monotonic clock, and the reading of the agent's clock.
-    Armed {
-        asked: u64,
-        shown: u64,
-        arrived: u64,
-    },
-    Done {
-        killed: Option<Killed>,
-        problem: Option<String>,
-    },
-    Paused {
-        at: Option<u64>,
-        problem: Option<String>,
-    },
 }
 
 impl Remote {
@@ -293,23 +266,8 @@ impl PlaceBackend for Remote {
     }
 }
 
-/// Lives that are to end at the same time.
-struct Kill {
-    /// Each life, with the UID of its place if the life is hosted there or its storage must be removed, and with the
-    /// pending order if an agent was asked to prepare.
-    arming: Vec<(ProcessId, Life, Option<String>, Option<Pending>)>,
-    wipe: bool,
-}
-
-/// An order whose response is pending.
-struct Pending {
-    process: ProcessId,
-    order: OrderNo,
-    answer: oneshot::Receiver<Answer>,
-}
-
 impl Shared {
-    fn with<T>(&self, process: ProcessId, act: impl FnOnce(&mut PlaceEntry) -> T) -> T {
+    pub(super) fn with<T>(&self, process: ProcessId, act: impl FnOnce(&mut PlaceEntry) -> T) -> T {
         act(&mut self.entries.borrow_mut()[process.index()])
     }
 
@@ -445,7 +403,7 @@ impl Shared {
     }
 
     /// Launches the waiting life if an agent is ready.
-    fn try_launch(&self, process: ProcessId) {
+    pub(super) fn try_launch(&self, process: ProcessId) {
         let control = self.place_context.control;
         let lost = self.with(process, |entry| {
             let agent = entry.agent.as_mut().filter(|_| entry.ending == 0)?;
@@ -497,85 +455,9 @@ impl Shared {
         }
     }
 
-    /// Begins to kill lives simultaneously: tells their agents to prepare. Nothing is launched at these
-    /// places until the kill is complete.
-    fn arm(&self, lives: &[(ProcessId, Life)], wipe: bool) -> Kill {
-        let mut arming = Vec::with_capacity(lives.len());
-        for &(process, life) in lives {
-            let (is_concerned, place) = self.with(process, |entry| {
-                entry.wanted.take_if(|(wanted, _)| *wanted == life);
-                entry.ending += 1;
-                (entry.life == Some(life) || wipe, entry.place.as_ref().map(|it| it.uid.clone()))
-            });
-            let place = place.filter(|_| is_concerned);
-            let order = |order| ToAgent::Arm { order, life };
-            let pending = is_concerned.then(|| self.order(process, order)).flatten();
-            arming.push((process, life, place, pending));
-        }
-        Kill { arming, wipe }
-    }
-
-    /// Waits until all agents have responded or exceeded the time limit. Then kills the lives whose agents are ready,
-    /// and fences the others.
-    async fn carry_out(self: Rc<Self>, Kill { arming, wipe }: Kill) {
-        let by = Instant::now() + ARMED_WITHIN;
-        let mut armed = Vec::with_capacity(arming.len());
-        let mut seen = Vec::with_capacity(arming.len());
-        let mut slowest = Span::ZERO;
-        for (process, life, place, pending) in arming {
-            match (self.answered(pending, by).await, place) {
-                (Some((order, Answer::Armed { asked, shown, arrived })), place) => {
-                    slowest = slowest.max(Span(arrived - asked));
-                    self.with(process, |entry| {
-                        if let Some(agent) = &mut entry.agent {
-                            let reading = AgentClock::read(self.place_context.clock, asked, shown, arrived);
-                            agent.clock = agent.clock.better(reading);
-                        }
-                    });
-                    armed.push((process, life, place, order));
-                }
-                (_, Some(place)) => {
-                    seen.push(self.seen(process, life, None, None));
-                    self.fence(process, life, &place, wipe, self.replace_after);
-                }
-                // Either the life is not hosted and no storage is wiped, or the process has no place.
-                (_, None) => self.ended(process, life, wipe),
-            }
-        }
-        // Each agent acts by its own clock, so the order must reach even the slowest agent before `moment`.
-        let moment = self.place_context.clock.now() + (slowest * 2).clamp(LEAST_NOTICE, MOST_NOTICE);
-        let several = armed.len() > 1;
-        let fire = |(process, life, place, order)| {
-            let clock = self.with(process, |entry| entry.agent.as_ref().map(|agent| agent.clock.clock));
-            let at = clock.filter(|_| several).map(|clock| clock.monotonic_at(moment));
-            (process, life, place, self.order_again(process, order, ToAgent::Fire { order, wipe, at }))
-        };
-        let fired: Vec<_> = armed.into_iter().map(fire).collect();
-        let by = Instant::now() + PATIENCE;
-        for (process, life, place, pending) in fired {
-            match (self.answered(pending, by).await, place) {
-                (Some((_, Answer::Done { killed, problem: None })), _) => {
-                    seen.extend(killed.map(|it| self.seen(process, life, Some(it.stopped), Some(it.exited))));
-                    self.ended(process, life, false);
-                }
-                (other, Some(place)) => {
-                    seen.push(self.seen(process, life, None, None));
-                    warn!(%process, %life, ?other, "the agent did not confirm that it ended the process");
-                    // An agent that reports a failure would fail again.
-                    let wait = if other.is_some() { Duration::ZERO } else { self.replace_after };
-                    self.fence(process, life, &place, wipe, wait);
-                }
-                (_, None) => self.ended(process, life, wipe),
-            }
-        }
-        if !seen.is_empty() {
-            self.place_context.host_events.put(HostEvent::Stopped(seen));
-        }
-    }
-
     /// Returns the report that a life stopped. `at` and `exited` are the readings of the monotonic clock at its place
     /// when it stopped and when it had exited, if known.
-    fn seen(&self, process: ProcessId, life: Life, at: Option<u64>, exited: Option<u64>) -> Seen {
+    pub(super) fn seen(&self, process: ProcessId, life: Life, at: Option<u64>, exited: Option<u64>) -> Seen {
         let clock = self.with(process, |entry| entry.agent.as_ref().map(|agent| agent.clock));
         let error = clock.map_or(Span::ZERO, AgentClock::error);
         let [at, exited] = [at, exited].map(|it| it.zip(clock).map(|(at, it)| it.clock.at(at)));
@@ -590,7 +472,7 @@ impl Shared {
 
     /// Reports that a life was ended as ordered, had already ended, or was fenced. If `wipes` is set, its stored
     /// data must still be removed.
-    fn ended(&self, process: ProcessId, life: Life, wipes: bool) {
+    pub(super) fn ended(&self, process: ProcessId, life: Life, wipes: bool) {
         self.with(process, |entry| {
             entry.life.take_if(|it| *it == life);
             entry.wipes |= wipes;
@@ -598,58 +480,6 @@ impl Shared {
         });
         self.place_context.host_events.put(HostEvent::Ended { process, life, unexpected_end: None });
         self.try_launch(process);
-    }
-
-    /// Fences a life that should have ended but may still be running: it is never accepted again. Asks the provider to
-    /// replace the place, unless the current agent sends a message within `wait`: an agent ends the life that it hosts
-    /// before it hosts another.
-    fn fence(self: &Rc<Self>, process: ProcessId, life: Life, place: &str, wipe: bool, wait: Duration) {
-        let heard = self.with(process, |entry| entry.heard);
-        let (shared, place) = (self.clone(), place.to_owned());
-        let ask = async move {
-            tokio::time::sleep(wait).await;
-            let is_still_silent = shared.with(process, |entry| {
-                entry.place.as_ref().is_some_and(|it| it.uid == place)
-                    && (wait.is_zero() || entry.heard == heard)
-            });
-            if is_still_silent {
-                let wanted = if wipe { Wanted::RemovalWithStorage } else { Wanted::Removal };
-                shared.place_registry.ask(wanted, process, place);
-            }
-        };
-        tokio::task::spawn_local(ask);
-        self.ended(process, life, wipe);
-    }
-
-    /// Sends an order to the agent of `process`, if it is ready.
-    fn order(&self, process: ProcessId, order: impl FnOnce(OrderNo) -> ToAgent) -> Option<Pending> {
-        let number = self.with(process, |entry| {
-            entry.orders += 1;
-            entry.orders
-        });
-        self.order_again(process, number, order(number))
-    }
-
-    fn order_again(&self, process: ProcessId, order: OrderNo, words: ToAgent) -> Option<Pending> {
-        self.with(process, |entry| {
-            entry.agent.as_ref()?.words.send(words).ok()?;
-            let (sender, answer) = oneshot::channel();
-            let asked = monotonic();
-            entry.waiting.insert(order, (asked, sender));
-            Some(Pending { process, order, answer })
-        })
-    }
-
-    /// Returns the response to an order if it arrives by `by`; `None` if there is no agent or no response.
-    async fn answered(&self, pending: Option<Pending>, by: Instant) -> Option<(OrderNo, Answer)> {
-        let Pending { process, order, answer } = pending?;
-        match timeout_at(by, answer).await {
-            Ok(answer) => answer.ok().map(|answer| (order, answer)),
-            Err(_) => {
-                self.with(process, |entry| entry.waiting.remove(&order));
-                None
-            }
-        }
     }
 
     /// Handles a message from the agent at `place`.
@@ -704,13 +534,6 @@ impl Shared {
         }
     }
 
-    fn answer(&self, process: ProcessId, order: OrderNo, answer: impl FnOnce(u64) -> Answer) {
-        if let Some((asked, waiting)) = self.with(process, |entry| entry.waiting.remove(&order)) {
-            // The receiver is closed if the response exceeded the time limit.
-            drop(waiting.send(answer(asked)));
-        }
-    }
-
     /// Records that all facts of the lives at `place` have arrived, except those of a running life.
     fn arrived(&self, process: ProcessId, place: &AgentPlace, running: Option<Life>) {
         self.complete(process, |life, uid| *uid == place.uid && Some(*life) != running);
@@ -734,167 +557,4 @@ impl Shared {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::clock::ClockSource;
-    use crate::secret::Keys;
-    use crate::supervise::places::HostEvents;
-    use crate::transport::tests::run;
-
-    const PROCESS: ProcessId = ProcessId(0);
-    const LIFE: Life = Life(1);
-
-    /// Returns the places of a process whose first life runs at `place`, with the record in `dir`.
-    fn hosting(dir: &std::path::Path, place: &AgentPlace) -> Remote {
-        hosting_with(dir, place, Duration::from_secs(60))
-    }
-
-    /// Does the same; silent agents lose their places after `patience`.
-    fn hosting_with(dir: &std::path::Path, place: &AgentPlace, patience: Duration) -> Remote {
-        let clock = Clock::start();
-        let (host_events, _) = HostEvents::new(clock);
-        let (keys, control) = (Keys::generate(1).unwrap(), place.address);
-        let context = PlaceContext { clock, keys, description: Arc::default(), control, host_events };
-        let names = Names { processes: vec!["p0".into()], ..Names::default() };
-        let (journal, registry) = (Journal::default(), PlaceRegistry::default());
-        registry.assign(1, [(PROCESS, place.clone())].into()).unwrap();
-        let incomplete = [(PROCESS, [(LIFE, Some(place.uid.clone()))].into())].into();
-        let of_run = ("run".into(), dir.to_owned());
-        let remote = Remote::new(of_run, names, context, registry, patience, (journal, incomplete));
-        remote.shared.with(PROCESS, |entry| {
-            entry.place = Some(place.clone());
-            entry.life = Some(LIFE);
-        });
-        remote
-    }
-
-    fn place() -> AgentPlace {
-        AgentPlace { uid: "a".into(), address: SocketAddr::from(([127, 0, 0, 1], 1)) }
-    }
-
-    /// Connects an agent. Returns the orders that it receives.
-    fn connect(remote: &Remote, running: Option<Life>) -> mpsc::UnboundedReceiver<ToAgent> {
-        let (words, orders) = mpsc::unbounded_channel();
-        let clock = AgentClock::read(remote.shared.place_context.clock, 0, 5_000_000, 2_000_000);
-        let clock_source = ClockSource::of_this_process();
-        let ready = Ready { life: running, holds_storage: true, abilities: None, clock_source };
-        let here = IpAddr::from([127, 0, 0, 1]);
-        remote.shared.ready(PROCESS, &place(), &ready, words, clock, here);
-        orders
-    }
-
-    /// Returns whether the agent is to keep the storage of a life that it is told to launch.
-    fn keeps_storage(orders: &mut mpsc::UnboundedReceiver<ToAgent>) -> Option<bool> {
-        std::iter::from_fn(|| orders.try_recv().ok()).find_map(|it| match it {
-            ToAgent::Launch { keeps_storage, .. } => Some(keeps_storage),
-            _ => None,
-        })
-    }
-
-    /// An order to launch a life can get lost with the connection, together with the removal of the storage.
-    #[test]
-    fn storage_is_removed_until_a_life_without_it_connects() {
-        run(async {
-            let dir = tempfile::tempdir().unwrap();
-            let mut remote = hosting(dir.path(), &place());
-            remote.shared.with(PROCESS, |entry| (entry.life, entry.wipes) = (None, true));
-            for (life, keeps) in [(2, false), (3, false), (4, true)] {
-                let mut orders = connect(&remote, None);
-                remote.launch(PROCESS, Life(life), Boot::Replaced).unwrap();
-                assert_eq!(keeps_storage(&mut orders), Some(keeps), "life {life}");
-                if life == 3 {
-                    remote.introduced(PROCESS, Life(3));
-                }
-            }
-        });
-    }
-
-    #[test]
-    fn a_life_keeps_its_clock_while_its_agent_is_disconnected() {
-        run(async {
-            let dir = tempfile::tempdir().unwrap();
-            let mut remote = hosting(dir.path(), &place());
-            remote.shared.with(PROCESS, |entry| entry.life = None);
-            let _orders = connect(&remote, None);
-            remote.launch(PROCESS, Life(2), Boot::Fresh).unwrap();
-            let clock = remote.clock(PROCESS);
-            assert_ne!(clock, remote.shared.place_context.clock, "the agent is on another machine");
-            remote.shared.unready(PROCESS, &place(), "disconnected".into());
-            assert_eq!(remote.clock(PROCESS), clock);
-            assert!(remote.clock_error(PROCESS) >= Span::from_millis(1));
-        });
-    }
-
-    #[test]
-    fn an_order_to_resume_that_got_lost_is_repeated() {
-        run(async {
-            let dir = tempfile::tempdir().unwrap();
-            let mut remote = hosting(dir.path(), &place());
-            let _lost = connect(&remote, Some(LIFE));
-            for paused in [true, false] {
-                remote.pause(PROCESS, LIFE, paused).await.unwrap();
-            }
-            remote.shared.unready(PROCESS, &place(), "disconnected".into());
-            let mut orders = connect(&remote, Some(LIFE));
-            assert!(matches!(orders.try_recv(), Ok(ToAgent::Pause { life: LIFE, paused: false, .. })));
-        });
-    }
-
-    /// Such a life sends no heartbeats whose absence would show that its place has failed.
-    #[test]
-    fn a_silent_place_of_a_life_that_has_not_connected_is_replaced() {
-        for is_silent in [true, false] {
-            run(async {
-                let dir = tempfile::tempdir().unwrap();
-                let mut remote = hosting_with(dir.path(), &place(), Duration::from_millis(20));
-                remote.shared.with(PROCESS, |entry| entry.life = None);
-                let mut orders = connect(&remote, None);
-                remote.launch(PROCESS, Life(2), Boot::Fresh).unwrap();
-                let requests = || remote.shared.place_registry.state().requests.len();
-                let mut asked = 0;
-                while asked < 3 && requests() == 0 {
-                    match orders.recv().await.unwrap() {
-                        ToAgent::Clock if is_silent => {
-                            remote.shared.unready(PROCESS, &place(), "disconnected".into());
-                            while requests() == 0 {
-                                tokio::task::yield_now().await;
-                            }
-                        }
-                        ToAgent::Clock => {
-                            asked += 1;
-                            remote.shared.said(PROCESS, &place(), ToPlace::Clock(1));
-                        }
-                        _ => {}
-                    }
-                }
-                assert_eq!(requests(), usize::from(is_silent));
-            });
-        }
-    }
-
-    #[test]
-    fn facts_that_cannot_be_written_make_a_life_incomplete_however_it_ends() {
-        let place = place();
-        for can_write in [true, false] {
-            for end in [
-                ToPlace::Ended { life: LIFE, status: "exit status: 0".into(), last_output: String::new() },
-                ToPlace::Sent { upto: LIFE },
-                ToPlace::Leaving,
-            ] {
-                run(async {
-                    let dir = tempfile::tempdir().unwrap();
-                    let bundle = Bundle::create(dir.path().join("run")).unwrap();
-                    if !can_write {
-                        std::fs::create_dir(bundle.facts_path(PROCESS, LIFE)).unwrap();
-                    }
-                    let shared = hosting(bundle.dir(), &place).shared;
-                    shared.said(PROCESS, &place, ToPlace::Facts { life: LIFE, offset: 0, bytes: vec![1] });
-                    shared.said(PROCESS, &place, end.clone());
-                    assert_eq!(shared.is_complete(), can_write, "{end:?}");
-                });
-            }
-        }
-    }
-}
+mod tests;

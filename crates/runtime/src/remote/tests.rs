@@ -9,7 +9,7 @@ use std::thread;
 use faultline_core::fault::{Change, Fault, LinkProperties};
 use faultline_core::{
     Cluster, ClusterId, Fact, FaultNo, Gauges, Incarnation, Life, Member, Membership, MembershipVersion,
-    MessageId, NodeId, PlannedFault, ProcessId, Role, Scope, Span, StorageFate, Time, Trigger,
+    MessageId, NodeId, PlannedFault, ProcessId, Role, Scope, Span, Time, Trigger,
 };
 use faultline_supervisor::{Config, Status};
 use faultline_trace::Bundle;
@@ -221,7 +221,7 @@ fn options(dir: &std::path::Path, enough: &Arc<AtomicBool>) -> RunOptions {
         gone: false,
         idle_lives: 0,
     };
-    let fault = Fault::Crash { process: ProcessId(SILENT), storage: StorageFate::Kept, returns: true };
+    let fault = Fault::crash(ProcessId(SILENT));
     let planned = PlannedFault { no: FaultNo(0), trigger: Trigger::At(Time::ZERO + PLANNED), fault };
     RunOptions {
         run_dir: dir.join("run"),

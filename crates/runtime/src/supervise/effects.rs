@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use faultline_core::{ClusterId, EndedBy, Fact, Fault, FaultNo, Life, ProcessId, Time};
+use faultline_core::{ClusterId, EndedBy, Fact, FaultNo, Life, ProcessId, Time};
 use faultline_trace::manifest::{Effect, EffectEntry};
 
 use super::places::Seen;
 
 /// What a fault changes until it is reverted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Target {
+pub(super) enum Affected {
     /// The properties of a link.
     Link(ClusterId, ClusterId),
     /// A link that the fault cuts.
@@ -31,7 +31,7 @@ pub(super) struct Effects {
     /// For each order to pause a life that has not been answered, the fault that pauses the life, if any.
     pauses: BTreeMap<(ProcessId, Life), VecDeque<Option<FaultNo>>>,
     /// The faults that currently change links or storage. Several faults may cut one link.
-    in_force: BTreeSet<(Target, FaultNo)>,
+    in_force: BTreeSet<(Affected, FaultNo)>,
     /// Faults with effects that the observer does not know yet.
     unobserved: BTreeSet<FaultNo>,
 }
@@ -42,8 +42,7 @@ impl Effects {
     pub(super) fn recorded(&mut self, fact: &Fact, due: impl FnOnce(FaultNo) -> Option<Time>) {
         match *fact {
             Fact::Injecting { no, ref fault } => {
-                let kills = matches!(**fault, Fault::Crash { .. } | Fault::LoseCluster { .. });
-                self.injecting = Some((no, kills));
+                self.injecting = Some((no, fault.kills().is_some()));
                 let due = due(no).unwrap_or_default();
                 self.entries.insert(no, EffectEntry { no, due, on: Vec::new() });
             }
@@ -89,14 +88,14 @@ impl Effects {
 
     /// Records an order that changes the properties of a link, or storage. `by` is the fault that requires the change;
     /// `None` if the order restores the target.
-    pub(super) fn changing(&mut self, target: Target, by: Option<FaultNo>) {
+    pub(super) fn changing(&mut self, target: Affected, by: Option<FaultNo>) {
         self.in_force.retain(|it| it.0 != target);
         self.in_force.extend(by.map(|no| (target, no)));
     }
 
     /// Records an order that cuts or heals a link.
     pub(super) fn cutting(&mut self, from: ClusterId, to: ClusterId, cut: bool) {
-        let target = Target::Cut(from, to);
+        let target = Affected::Cut(from, to);
         if !cut {
             self.in_force.retain(|it| it.0 != target);
         } else if let Some(no) = self.injecting() {
@@ -108,8 +107,8 @@ impl Effects {
     /// starts obtains all changes in its setup. The nodes that send packets over a link apply the changes to it.
     pub(super) fn at_start(&self, process: ProcessId, cluster: ClusterId) -> BTreeSet<FaultNo> {
         let is_concerned = |target| match target {
-            Target::Link(from, _) | Target::Cut(from, _) => from == cluster,
-            Target::Storage(of) => of == process,
+            Affected::Link(from, _) | Affected::Cut(from, _) => from == cluster,
+            Affected::Storage(of) => of == process,
         };
         self.in_force.iter().filter(|it| is_concerned(it.0)).map(|it| it.1).collect()
     }
@@ -154,7 +153,7 @@ impl Effects {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faultline_core::{Span, StorageFate};
+    use faultline_core::{Fault, Span, StorageFate};
 
     const DUE: Time = Time(1_000_000);
 
@@ -165,7 +164,7 @@ mod tests {
     }
 
     fn injected(no: u32) -> Fact {
-        let fault = Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept, returns: true };
+        let fault = Fault::crash(ProcessId(0));
         Fact::Injecting { no: FaultNo(no), fault: Box::new(fault) }
     }
 
@@ -218,7 +217,7 @@ mod tests {
     fn a_pause_takes_effect_when_it_begins() {
         let mut effects = Effects::default();
         let no = FaultNo(0);
-        let fault = Fault::Pause { process: ProcessId(0), span: Span::from_secs(3) };
+        let fault = Fault::pause(ProcessId(0), Span::from_secs(3));
         effects.recorded(&Fact::Injecting { no, fault: Box::new(fault) }, |_| Some(DUE));
         effects.pausing(ProcessId(0), Life(1));
         assert!(effects.paused(seen(0, 1, 300)).is_some());
@@ -235,16 +234,16 @@ mod tests {
             effects.recorded(&injected(no), |_| Some(DUE));
             effects.cutting(here, there, true);
         }
-        effects.changing(Target::Link(here, there), Some(FaultNo(2)));
-        effects.changing(Target::Link(here, there), Some(FaultNo(3)));
-        effects.changing(Target::Storage(ProcessId(1)), Some(FaultNo(4)));
+        effects.changing(Affected::Link(here, there), Some(FaultNo(2)));
+        effects.changing(Affected::Link(here, there), Some(FaultNo(3)));
+        effects.changing(Affected::Storage(ProcessId(1)), Some(FaultNo(4)));
         let at_start = |effects: &Effects, process, cluster| {
             effects.at_start(ProcessId(process), cluster).into_iter().map(|it| it.0).collect::<Vec<_>>()
         };
         assert_eq!(at_start(&effects, 0, here), [0, 1, 3], "a change of a link replaces an earlier one");
         assert_eq!(at_start(&effects, 1, there), [4]);
         effects.cutting(here, there, false);
-        effects.changing(Target::Storage(ProcessId(1)), None);
+        effects.changing(Affected::Storage(ProcessId(1)), None);
         assert_eq!(at_start(&effects, 0, here), [3]);
         assert!(at_start(&effects, 1, there).is_empty());
     }
@@ -253,7 +252,7 @@ mod tests {
     fn each_order_to_pause_a_life_has_its_own_answer() {
         let mut effects = Effects::default();
         let (process, life) = (ProcessId(0), Life(1));
-        let fault = Box::new(Fault::Pause { process, span: Span::from_secs(3) });
+        let fault = Box::new(Fault::pause(process, Span::from_secs(3)));
         for no in [0, 1].map(FaultNo) {
             effects.recorded(&Fact::Injecting { no, fault: fault.clone() }, |_| Some(DUE));
             effects.pausing(process, life);

@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn a_planned_failure_counts_from_its_fault() {
         let mut incidents = Incidents::default();
-        let fault = Fault::Crash { process: P, storage: StorageFate::Kept, returns: true };
+        let fault = Fault::crash(P);
         let no = FaultNo(0);
         incidents.recorded(millis(1), P, Life(1), &restored());
         incidents.heard(millis(90), P, Life(1));

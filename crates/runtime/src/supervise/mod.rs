@@ -9,9 +9,14 @@ mod effects;
 mod host;
 mod incidents;
 mod journal;
+mod link_state;
 mod measuring;
+mod nodes;
 pub(crate) mod places;
+mod recorder;
+mod replay;
 mod totals;
+mod unexpected_ends;
 
 use std::ffi::OsString;
 use std::io;

@@ -6,7 +6,7 @@ use std::time::UNIX_EPOCH;
 use faultline_api::samples::{SAMPLES, sample};
 use faultline_api::{Federation, parse};
 use faultline_checker::Verdict;
-use faultline_core::{Digest, Fact, Fault, GroupId, ProcessId, Sn, Span};
+use faultline_core::{Digest, Fact, GroupId, ProcessId, Sn, Span, Target};
 use faultline_session::{Recording, Session, Simulator, UnjudgedRecording};
 use faultline_supervisor::{FaultState, Outcome};
 use faultline_trace::{Bundle, Manifest};
@@ -29,8 +29,9 @@ struct Ended {
 fn run(federation: &Federation) -> Ended {
     let run = Session::new(federation).simulate(&mut Simulator::new(&mut ()));
     let UnjudgedRecording { manifest, trace, .. } = run.unwrap_or_else(|it| panic!("{it}"));
-    let lost = manifest.plan.iter().filter_map(|it| match it.fault {
-        Fault::LoseCluster { cluster, returns: false, .. } => Some(cluster),
+    let permanent = manifest.plan.iter().filter(|it| it.fault.is_permanent());
+    let lost = permanent.filter_map(|it| match it.fault.kills() {
+        Some(Target::Cluster(cluster)) => Some(cluster),
         _ => None,
     });
     let gone = lost

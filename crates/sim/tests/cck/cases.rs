@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use faultline_core::fault::Outcome;
-use faultline_core::{ClusterId, Fact, FactKind, Fault, ProcessId, Span, StorageFate, Time, Trigger};
+use faultline_core::{ClusterId, Fact, FactKind, Fault, ProcessId, Span, StorageFate, Target, Time, Trigger};
 use faultline_dataflow::partition::RerunOptions;
 use faultline_dataflow::programs::Flow;
 use faultline_dataflow::programs::cloth::Cloth;
@@ -44,11 +44,11 @@ const COORDINATOR: ProcessId = ProcessId(RANKS);
 
 fn crash(process: ProcessId, (storage, returns): (StorageFate, bool)) -> Fault {
     // The coordinator always returns: no process replaces it.
-    Fault::Crash { process, storage, returns: returns || process.0 >= RANKS }
+    Fault::Kill { target: Target::Process(process), storage, returns: returns || process.0 >= RANKS }
 }
 
 fn lose(cluster: u16, (storage, returns): (StorageFate, bool)) -> Fault {
-    Fault::LoseCluster { cluster: ClusterId(cluster), storage, returns }
+    Fault::Kill { target: Target::Cluster(ClusterId(cluster)), storage, returns }
 }
 
 fn when(fact: FactKind, process: ProcessId, occurrence: u32) -> Trigger {
@@ -292,11 +292,7 @@ fn a_storage_server_never_returns() {
     {
         for servers in [1, 2] {
             let mut federation = federation(8);
-            let gone = |it| Fault::Crash {
-                process: ProcessId(RANKS + 1 + it),
-                storage: StorageFate::Lost,
-                returns: false,
-            };
+            let gone = |it| Fault::kill_permanently(ProcessId(RANKS + 1 + it), StorageFate::Lost);
             let first = when(fact, ProcessId(1), occurrence);
             federation.faults = (0..servers).map(|it| (first.clone(), gone(it))).collect();
             let late =

@@ -30,12 +30,7 @@ fn shows(federation: &Federation, config: cck::Config) -> Option<Shows> {
     let Ok(ended) = catch_unwind(AssertUnwindSafe(|| federation.run::<Cck>(config))) else {
         return Some(Shows::Panic);
     };
-    let keeps = |fault: &Fault| match fault {
-        Fault::Crash { storage, returns, .. } | Fault::LoseCluster { storage, returns, .. } => {
-            *storage == StorageFate::Kept && *returns
-        }
-        _ => true,
-    };
+    let keeps = |fault: &Fault| fault.storage_fate() != Some(StorageFate::Lost) && !fault.is_permanent();
     let is_right = ended.digests().iter().all(|it| *it == federation.expected());
     match ended.outcome {
         _ if !is_right => Some(Shows::Result),
@@ -146,11 +141,7 @@ fn second_failure() -> impl Iterator<Item = Federation> {
     moments().flat_map(|(ran, recovery)| (0..2).map(move |seed| (ran, recovery, seed))).map(
         |(ran, recovery, seed)| {
             let mut federation = row_of_four(seed);
-            let fault = |process| Fault::Crash {
-                process: ProcessId(process),
-                storage: StorageFate::Kept,
-                returns: true,
-            };
+            let fault = |process| Fault::crash(ProcessId(process));
             federation.faults = vec![
                 (when(FactKind::Ran, 1, ran), fault(1)),
                 (when(FactKind::RecoveryStarted, 2, recovery), fault(2)),

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use faultline_core::fault::{LinkProperties, Outcome};
 use faultline_core::{
     Cluster, ClusterId, Digest, Fact, FactKind, Fault, FaultNo, ImageName, Life, Member, Membership,
-    MembershipVersion, NodeId, PlannedFault, Presence, ProcessId, Role, Scope, Span, StorageFate, Time,
-    Trigger,
+    MembershipVersion, NodeId, PlannedFault, Presence, ProcessId, Role, Scope, Span, StorageFate, Target,
+    Time, Trigger,
 };
 use faultline_dataflow::partition::PartitionProtocol;
 use faultline_dataflow::plan::in_blocks;
@@ -123,7 +123,7 @@ impl Federation {
         for _ in 0..rng.random_range(0..3) {
             let (trigger, _) = federation.fault(&mut rng);
             let process = ProcessId(rng.random_range(0..=federation.ranks()));
-            let pause = Fault::Pause { process, span: Span::from_millis(rng.random_range(1..80)) };
+            let pause = Fault::pause(process, Span::from_millis(rng.random_range(1..80)));
             federation.faults.push((trigger, pause));
         }
         federation
@@ -135,11 +135,8 @@ impl Federation {
         let several = seeds.map(|seed| Federation::wide(seed, 3)).filter(|it| it.clusters.len() > 1);
         several.map(|mut federation| {
             for (_, fault) in &mut federation.faults {
-                match fault {
-                    Fault::Crash { process: ProcessId(0), returns, .. }
-                    | Fault::LoseCluster { cluster: ClusterId(0), returns, .. } => *returns = true,
-                    _ => {}
-                }
+                let Fault::Kill { target, returns, .. } = fault else { continue };
+                *returns |= [Target::Process(ProcessId(0)), Target::Cluster(ClusterId(0))].contains(target);
             }
             let last = ClusterId(federation.clusters.len() as u16 - 1);
             let at = Span::from_millis(ChaCha8Rng::seed_from_u64(federation.seed).random_range(1..400));
@@ -185,10 +182,14 @@ impl Federation {
         let fault = match rng.random_range(0..6) {
             0 => {
                 let cluster = ClusterId(rng.random_range(0..self.clusters.len()) as u16);
-                Fault::LoseCluster { cluster, storage, returns }
+                Fault::Kill { target: Target::Cluster(cluster), storage, returns }
             }
-            1 => Fault::Crash { process: ProcessId(self.ranks()), storage, returns: true },
-            _ => Fault::Crash { process: ProcessId(rng.random_range(0..self.ranks())), storage, returns },
+            1 => Fault::kill(ProcessId(self.ranks()), storage),
+            _ => Fault::Kill {
+                target: Target::Process(ProcessId(rng.random_range(0..self.ranks()))),
+                storage,
+                returns,
+            },
         };
         (trigger, fault)
     }

@@ -7,7 +7,7 @@ mod federation;
 mod required;
 
 use faultline_core::fault::Outcome;
-use faultline_core::{FactKind, Fault, ProcessId, Span, StorageFate, Trigger};
+use faultline_core::{FactKind, Fault, ProcessId, Span, Trigger};
 use faultline_dataflow::partition::RerunOptions;
 use faultline_dataflow::programs::Flow;
 use faultline_dataflow::programs::fibonacci::Fibonacci;
@@ -34,7 +34,7 @@ fn without_faults_every_federation_computes_the_sequential_result() {
 fn without_fault_tolerance_the_first_failure_ends_the_run() {
     let mut federation = Federation::random(3, 0);
     let trigger = Trigger::When { fact: FactKind::Ran, cluster: None, process: None, occurrence: 3 };
-    let fault = Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept, returns: true };
+    let fault = Fault::crash(ProcessId(0));
     federation.faults.push((trigger, fault));
     let ended = federation.run::<NoProtocol>(());
     assert!(matches!(ended.outcome, Outcome::Unrecoverable { .. }), "{:?}", ended.outcome);

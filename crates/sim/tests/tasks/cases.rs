@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use faultline_core::fault::Outcome;
 use faultline_core::{
-    ClusterId, Fact, FactKind, Fault, Life, ProcessId, Span, StorageFate, Theft, TheftStep, Time, Trigger,
-    Witness,
+    ClusterId, Fact, FactKind, Fault, Life, ProcessId, Span, StorageFate, Target, Theft, TheftStep, Time,
+    Trigger, Witness,
 };
 use faultline_dataflow::programs::Flow;
 use faultline_dataflow::programs::fibonacci::Fibonacci;
@@ -36,11 +36,11 @@ fn federation(seed: u64, clusters: &[u32]) -> Federation {
 }
 
 fn crash(process: ProcessId, (storage, returns): (StorageFate, bool)) -> Fault {
-    Fault::Crash { process, storage, returns }
+    Fault::Kill { target: Target::Process(process), storage, returns }
 }
 
 fn lose(cluster: u16, (storage, returns): (StorageFate, bool)) -> Fault {
-    Fault::LoseCluster { cluster: ClusterId(cluster), storage, returns }
+    Fault::Kill { target: Target::Cluster(ClusterId(cluster)), storage, returns }
 }
 
 fn when(fact: FactKind, process: Option<ProcessId>, occurrence: u32) -> Trigger {

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use faultline_core::fault::StorageFault;
-use faultline_core::{Chunk, Digest, FactKind, Fault, ProcessId, Span, StorageFate, Trigger};
+use faultline_core::{Chunk, Digest, FactKind, Fault, ProcessId, Span, StorageFate, Target, Trigger};
 use faultline_dataflow::program::{chunk, digest};
 use faultline_dataflow::programs::Flow;
 use faultline_dataflow::programs::fibonacci::Fibonacci;
@@ -114,7 +114,7 @@ fn when(fact: FactKind, process: u32, occurrence: u32) -> Trigger {
 }
 
 fn crash(process: u32, returns: bool) -> Fault {
-    Fault::Crash { process: ProcessId(process), storage: StorageFate::Kept, returns }
+    Fault::Kill { target: Target::Process(ProcessId(process)), storage: StorageFate::Kept, returns }
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn leaf_lost() -> impl Iterator<Item = Federation> {
 }
 
 fn full(process: u32, span: Span) -> Fault {
-    Fault::Storage { process: ProcessId(process), how: StorageFault::Full, span: Some(span) }
+    Fault::storage(ProcessId(process), StorageFault::Full, span)
 }
 
 /// A search for the smallest of several numbers. It prunes numbers greater than the smallest one known so far. With

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use faultline_core::fault::{LinkProperties, Outcome};
 use faultline_core::{
     Cluster, ClusterId, Digest, Fact, FactKind, Fault, FaultNo, Life, Member, Membership, MembershipVersion,
-    NodeId, PlannedFault, Presence, ProcessId, Role, Scope, Span, StorageFate, TheftStep, Time, Trigger,
+    NodeId, PlannedFault, Presence, ProcessId, Role, Scope, Span, StorageFate, Target, TheftStep, Time,
+    Trigger,
 };
 use faultline_dataflow::programs::Flow;
 use faultline_dataflow::programs::fibonacci::Fibonacci;
@@ -97,13 +98,12 @@ impl Federation {
         }
         if federation.copies.1 == ReplicateTo::SharedStorage && rng.random_range(0..2) == 0 {
             let (trigger, fault) = federation.fault(&mut rng);
-            let (Fault::Crash { storage, returns, .. } | Fault::LoseCluster { storage, returns, .. }) = fault
-            else {
-                unreachable!("not drawn")
-            };
+            let Fault::Kill { storage, returns, .. } = fault else { unreachable!("not drawn") };
             let server = rng.random_range(0..u32::from(federation.copies.0));
             let process = ProcessId(federation.ranks() + server);
-            federation.faults.push((trigger, Fault::Crash { process, storage, returns }));
+            federation
+                .faults
+                .push((trigger, Fault::Kill { target: Target::Process(process), storage, returns }));
         }
         federation
     }
@@ -137,10 +137,10 @@ impl Federation {
         let returns = rng.random_range(0..2) == 0;
         let fault = if rng.random_range(0..4) == 0 {
             let cluster = ClusterId(rng.random_range(0..self.clusters.len()) as u16);
-            Fault::LoseCluster { cluster, storage, returns }
+            Fault::Kill { target: Target::Cluster(cluster), storage, returns }
         } else {
             let process = ProcessId(rng.random_range(0..self.ranks()));
-            Fault::Crash { process, storage, returns }
+            Fault::Kill { target: Target::Process(process), storage, returns }
         };
         (trigger, fault)
     }

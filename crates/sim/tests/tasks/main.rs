@@ -7,7 +7,7 @@ mod evidence;
 mod federation;
 
 use faultline_core::fault::Outcome;
-use faultline_core::{ClusterId, Fact, FactKind, Fault, ProcessId, Span, StorageFate, Time, Trigger};
+use faultline_core::{ClusterId, Fact, FactKind, Fault, ProcessId, Span, Target, Time, Trigger};
 use faultline_dataflow::programs::Flow;
 use faultline_dataflow::programs::queens::Queens;
 use faultline_protocols::none::NoProtocol;
@@ -38,7 +38,7 @@ impl Protocol {
             Protocol::Satin => {
                 let mut federation = federation.clone();
                 // Satin has no storage servers that could fail.
-                let exists = |fault: &Fault| !matches!(fault, Fault::Crash { process, .. } if process.0 >= federation.ranks());
+                let exists = |fault: &Fault| !matches!(fault.kills(), Some(Target::Process(it)) if it.0 >= federation.ranks());
                 let faults = federation.faults.iter().filter(|it| exists(&it.1)).cloned().collect();
                 federation.faults = faults;
                 federation.run::<satin::Satin>(satin::Config::default())
@@ -83,7 +83,7 @@ fn without_faults_every_federation_computes_the_sequential_result() {
 fn without_fault_tolerance_the_first_failure_ends_the_run() {
     let mut federation = Federation::random(3, 0);
     let trigger = Trigger::When { fact: FactKind::Ran, cluster: None, process: None, occurrence: 3 };
-    let fault = Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept, returns: true };
+    let fault = Fault::crash(ProcessId(0));
     federation.faults.push((trigger, fault));
     let ended = federation.run::<NoProtocol>(());
     assert!(matches!(ended.outcome, Outcome::Unrecoverable { .. }), "{:?}", ended.outcome);
@@ -104,7 +104,7 @@ fn a_cluster_that_joins_late_has_not_failed() {
     // Once the late processes are present, the failure of one of them ends the run.
     let late = Some(ClusterId(1));
     let trigger = Trigger::When { fact: FactKind::Ran, cluster: late, process: None, occurrence: 1 };
-    let fault = Fault::Crash { process: ProcessId(2), storage: StorageFate::Kept, returns: true };
+    let fault = Fault::crash(ProcessId(2));
     federation.faults.push((trigger, fault));
     let ended = federation.run::<NoProtocol>(());
     assert!(matches!(ended.outcome, Outcome::Unrecoverable { .. }), "{:?}", ended.outcome);

@@ -101,7 +101,7 @@ impl TestDriver {
 
 /// Returns a fault that kills a process at `at`, counted from the start of the application.
 fn at(no: u32, at: u64, process: ProcessId) -> PlannedFault {
-    let fault = Fault::Crash { process, storage: StorageFate::Kept, returns: true };
+    let fault = Fault::crash(process);
     PlannedFault { no: FaultNo(no), trigger: Trigger::At(Time(at)), fault }
 }
 
@@ -231,7 +231,7 @@ fn a_life_that_starts_during_a_pause_is_paused() {
 #[test]
 fn a_process_paused_by_a_fault_stays_paused_for_its_span() {
     let mut driver = TestDriver::begun();
-    let fault = Fault::Pause { process: P0, span: Span(40) };
+    let fault = Fault::pause(P0, Span(40));
     let added = PlannedFault { no: FaultNo(1), trigger: Trigger::At(Time(0)), fault };
     assert_eq!(driver.change(Change::Fault(added)).last(), Some(&pause(P0, true)), "the fault is due now");
     driver.now = Time(BEGUN + 10);

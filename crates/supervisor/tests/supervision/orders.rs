@@ -150,7 +150,7 @@ impl TestDriver {
 }
 
 fn crash(process: ProcessId) -> Fault {
-    Fault::Crash { process, storage: StorageFate::Kept, returns: true }
+    Fault::crash(process)
 }
 
 fn at(after: u64) -> Trigger {
@@ -298,8 +298,8 @@ fn a_silent_process_is_fenced_exactly_after_detect_after() {
 
 #[test]
 fn a_life_without_heartbeats_is_watched_only_when_paused_or_killed() {
-    let lose = Fault::Crash { process: P0, storage: StorageFate::Lost, returns: true };
-    let pause = Fault::Pause { process: P1, span: Span(500) };
+    let lose = Fault::kill(P0, StorageFate::Lost);
+    let pause = Fault::pause(P1, Span(500));
     let mut driver = TestDriver::begun(vec![(at(10), lose), (at(10), pause)]);
     driver.pass(BEGUN + Span(10 + DETECT_AFTER.0 - 1));
     driver.take();
@@ -383,7 +383,7 @@ fn reports_from_older_lives_change_nothing() {
 
 #[test]
 fn lost_storage_is_remembered_until_it_is_complete_again() {
-    let lose = Fault::Crash { process: P0, storage: StorageFate::Lost, returns: true };
+    let lose = Fault::kill(P0, StorageFate::Lost);
     let mut driver = TestDriver::begun(vec![(at(10), lose), (at(70), crash(P0))]);
     let next = |driver: &mut TestDriver, life: u32, boot: Boot| {
         driver.exited(P0, life - 1);
@@ -504,7 +504,7 @@ fn faults_are_timed_from_the_start_and_reported_before_they_are_injected() {
 
 #[test]
 fn a_cluster_is_lost_in_one_order_and_announced_in_one_membership() {
-    let fault = Fault::LoseCluster { cluster: C0, storage: StorageFate::Lost, returns: true };
+    let fault = Fault::kill(C0, StorageFate::Lost);
     let mut driver = TestDriver::begun(vec![(at(10), fault)]);
     driver.pass(BEGUN + Span(10));
     let fate = StorageFate::Lost;
@@ -517,8 +517,7 @@ fn a_cluster_is_lost_in_one_order_and_announced_in_one_membership() {
 #[test]
 fn losing_a_cluster_loses_the_storage_of_failed_members_too() {
     for storage in [StorageFate::Lost, StorageFate::Kept] {
-        let mut driver =
-            TestDriver::begun(vec![(at(10), Fault::LoseCluster { cluster: C0, storage, returns: true })]);
+        let mut driver = TestDriver::begun(vec![(at(10), Fault::kill(C0, storage))]);
         driver.exited(P1, 1);
         driver.pass(BEGUN + Span(9));
         driver.take();
@@ -543,7 +542,7 @@ fn losing_a_cluster_loses_the_storage_of_failed_members_too() {
 
 #[test]
 fn a_permanently_failed_process_is_announced_and_never_launched() {
-    let fault = Fault::Crash { process: P1, storage: StorageFate::Kept, returns: false };
+    let fault = Fault::kill_permanently(P1, StorageFate::Kept);
     let mut driver = TestDriver::begun(vec![(at(10), fault), (at(500), crash(P1))]);
     driver.pass(BEGUN + Span(10));
     let kept = StorageFate::Kept;
@@ -565,11 +564,10 @@ fn a_permanently_failed_process_is_announced_and_never_launched() {
 
 #[test]
 fn a_failed_process_can_fail_permanently_and_is_not_launched() {
-    for fault in [
-        Fault::Crash { process: P1, storage: StorageFate::Kept, returns: false },
-        Fault::LoseCluster { cluster: C0, storage: StorageFate::Kept, returns: false },
-    ] {
-        let is_crash = matches!(fault, Fault::Crash { .. });
+    for fault in
+        [Fault::kill_permanently(P1, StorageFate::Kept), Fault::kill_permanently(C0, StorageFate::Kept)]
+    {
+        let is_crash = fault.kind() == "crash";
         let mut driver = TestDriver::begun(vec![(at(10), fault)]);
         driver.exited(P1, 1);
         assert!(!driver.announced().member(P1).gone);
@@ -588,7 +586,7 @@ fn a_failed_process_can_fail_permanently_and_is_not_launched() {
 
 #[test]
 fn a_federation_that_waits_only_for_a_permanently_failed_process_is_complete() {
-    let fault = Fault::Crash { process: P1, storage: StorageFate::Kept, returns: false };
+    let fault = Fault::kill_permanently(P1, StorageFate::Kept);
     let mut driver = TestDriver::begun(vec![(at(10), fault)]);
     driver.finished(P0, 1, 3, 3);
     driver.finished(P2, 1, 0, 0);
@@ -598,7 +596,7 @@ fn a_federation_that_waits_only_for_a_permanently_failed_process_is_complete() {
 
 #[test]
 fn a_pause_ends_on_time_and_the_longer_of_two_pauses_counts() {
-    let pause = |span| Fault::Pause { process: P0, span: Span(span) };
+    let pause = |span| Fault::pause(P0, Span(span));
     let order = |paused| Order::Pause { process: P0, life: Life(1), paused };
     let mut driver = TestDriver::begun(vec![(at(10), pause(40)), (at(20), pause(50)), (at(30), pause(5))]);
     driver.pass(BEGUN + Span(30));
@@ -615,7 +613,7 @@ fn a_pause_ends_on_time_and_the_longer_of_two_pauses_counts() {
 
 #[test]
 fn a_process_paused_beyond_the_detection_time_is_fenced_and_not_resumed() {
-    let mut driver = TestDriver::begun(vec![(at(10), Fault::Pause { process: P0, span: Span(1000) })]);
+    let mut driver = TestDriver::begun(vec![(at(10), Fault::pause(P0, Span(1000)))]);
     driver.pass(BEGUN + Span(10));
     driver.take();
     driver.pass(BEGUN + Span(10) + DETECT_AFTER);
@@ -631,7 +629,7 @@ fn a_process_paused_beyond_the_detection_time_is_fenced_and_not_resumed() {
 
 #[test]
 fn the_pause_of_a_life_that_exits_does_not_affect_the_next() {
-    let pause = |span| Fault::Pause { process: P0, span: Span(span) };
+    let pause = |span| Fault::pause(P0, Span(span));
     let mut driver = TestDriver::begun(vec![(at(10), pause(1000)), (at(100), pause(20))]);
     driver.pass(BEGUN + Span(10));
     driver.exited(P0, 1);
@@ -710,7 +708,7 @@ fn a_link_is_healed_when_the_last_partition_ends() {
 
 #[test]
 fn a_storage_fault_lasts_for_its_span_even_if_its_process_is_down() {
-    let fault = Fault::Storage { process: P0, how: StorageFault::Full, span: Some(Span(30)) };
+    let fault = Fault::storage(P0, StorageFault::Full, Span(30));
     let mut driver = TestDriver::begun(vec![(at(10), fault)]);
     driver.exited(P0, 1);
     driver.pass(BEGUN + Span(10));
@@ -726,7 +724,7 @@ fn a_storage_fault_lasts_for_its_span_even_if_its_process_is_down() {
 
 #[test]
 fn the_end_of_a_storage_fault_does_not_end_a_later_one() {
-    let fault = |how, span| Fault::Storage { process: P0, how, span };
+    let fault = |how, span| Fault::storage(P0, how, span);
     let full = fault(StorageFault::Full, Some(Span(30)));
     let corrupt = fault(StorageFault::Corrupt, None);
     let mut driver = TestDriver::begun(vec![(at(10), full), (at(20), corrupt)]);
@@ -738,7 +736,7 @@ fn the_end_of_a_storage_fault_does_not_end_a_later_one() {
 
 #[test]
 fn an_earlier_storage_fault_is_in_force_again_after_a_later_one() {
-    let fault = |how, span| Fault::Storage { process: P0, how, span };
+    let fault = |how, span| Fault::storage(P0, how, span);
     let full = fault(StorageFault::Full, None);
     let corrupt = fault(StorageFault::Corrupt, Some(Span(30)));
     let mut driver = TestDriver::begun(vec![(at(10), full), (at(20), corrupt)]);
@@ -783,7 +781,7 @@ fn a_process_killed_at_its_own_fact_does_not_resume() {
 
 #[test]
 fn a_process_paused_at_its_own_fact_resumes_after_the_pause() {
-    let pause = Fault::Pause { process: P0, span: Span(40) };
+    let pause = Fault::pause(P0, Span(40));
     let mut driver = TestDriver::begun(vec![(when(FactKind::Protected, None, 1), pause)]);
     driver.fact(P0, protected(), true);
     assert!(!driver.take().contains(&go(P0)));
@@ -806,8 +804,8 @@ fn one_fact_may_trigger_several_faults() {
 
 #[test]
 fn a_fault_without_a_live_target_is_ineffective() {
-    let lose = Fault::LoseCluster { cluster: C1, storage: StorageFate::Lost, returns: true };
-    let pause = Fault::Pause { process: P2, span: Span(10) };
+    let lose = Fault::kill(C1, StorageFate::Lost);
+    let pause = Fault::pause(P2, Span(10));
     let mut driver =
         TestDriver::begun(vec![(at(10), crash(P2)), (at(20), crash(P2)), (at(21), pause), (at(22), lose)]);
     driver.pass(BEGUN + Span(10));

@@ -256,7 +256,7 @@ fn faults_have_no_effect_on_an_absent_cluster() {
     let crash = |no, at| PlannedFault {
         no: FaultNo(no),
         trigger: Trigger::At(Time(at)),
-        fault: Fault::LoseCluster { cluster: GUEST, storage: StorageFate::Lost, returns: true },
+        fault: Fault::kill(GUEST, StorageFate::Lost),
     };
     let mut driver = TestDriver::begun(vec![crash(0, JOINS / 2), crash(1, JOINS * 3)]);
     driver.pass(JOINS * 2);

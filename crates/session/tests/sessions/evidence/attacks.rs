@@ -386,7 +386,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
     attacks.resealed("another fault injected than planned", &["is not in the plan"], |_, trace| {
         for (_, fact) in trace.streams.get_mut(&SUPERVISOR).unwrap() {
             if let Fact::Injecting { fault, .. } = fact {
-                **fault = Fault::Pause { process: ProcessId(1), span: Span(1) };
+                **fault = Fault::pause(ProcessId(1), Span(1));
             }
         }
     });
