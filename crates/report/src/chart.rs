@@ -25,7 +25,7 @@ impl Picture {
     fn markup(self) -> Markup {
         html! {
             svg.chart xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (self.width) " " (self.height) } role="img"
-                aria-label=(self.label) { (self.content) }
+                style={ "max-width:" (self.width) "px" } aria-label=(self.label) { (self.content) }
         }
     }
 

@@ -181,8 +181,8 @@ fn forced_per_checkpoint(run: &Statistics) -> f64 {
     forced(1)(run) / checkpoints(0)(run)
 }
 
-const CAPTION: &str = "The line is the mean of all runs; the band is their range. The paper's text does not state the \
-                       values of its curve.";
+const CAPTION: &str = "The line is the mean of all runs; the band is their range. The paper's text does not \
+                       state the values of its curve.";
 
 fn chart_of_checkpoints(points: &[Point], cluster: usize) -> Chart {
     Chart::new(
@@ -203,7 +203,7 @@ fn figure_5(points: &[Point]) -> Section {
     Section::new("figure-5", "Figure 5: checkpoints in cluster 0", "5.2, Figure 5")
         .text(
             "Cluster 0 takes a checkpoint every x minutes; cluster 1 takes only forced ones. The initial \
-                 checkpoint is not counted, and there is no garbage collection.",
+             checkpoint is not counted, and there is no garbage collection.",
         )
         .finding(
             "the number of forced checkpoints of cluster 0 is constant",
@@ -211,7 +211,7 @@ fn figure_5(points: &[Point]) -> Section {
             format!("means from {} to {}", short(means.least), short(means.most)),
             Grade::direction(is_constant),
             "Over all delays, the mean stays within one checkpoint, because almost every one of the 11 \
-                 messages follows a new checkpoint of cluster 1.",
+             messages follows a new checkpoint of cluster 1.",
         )
         .finding(
             "the number of forced checkpoints",
@@ -220,10 +220,10 @@ fn figure_5(points: &[Point]) -> Section {
             Grade::sample(8.0, &all),
             format!(
                 "The difference is {:+.1}; the value agrees within twice the deviation of our runs. The \
-                     paper does not state when the 11 messages are sent. A message forces no checkpoint if \
-                     it follows another one without a checkpoint of cluster 1 in between. The number 8 \
-                     therefore means that three messages followed others closely. Messages at times drawn \
-                     uniformly from ten hours rarely do.",
+                 paper does not state when the 11 messages are sent. A message forces no checkpoint if it \
+                 follows another one without a checkpoint of cluster 1 in between. The number 8 therefore \
+                 means that three messages followed others closely. Messages at times drawn uniformly from \
+                 ten hours rarely do.",
                 all.mean - 8.0
             ),
         )
@@ -263,11 +263,10 @@ fn figure_6(points: &[Point]) -> Section {
             format!("mean ratio {} to {} over all delays", short(ratio.least), short(ratio.most)),
             Grade::direction(is_proportional(&ratio)),
             format!(
-                "Here, proportional means that no delay's mean ratio differs from the mean of all ratios \
-                     by more than a tenth of that mean. The paper does not state for which delays it claims \
-                     this. With {narrowest} min, the ratio is {}: most intervals of cluster 0 then pass \
-                     without a message, and 145 messages cannot force more than 145 checkpoints (most \
-                     observed: {}).",
+                "Here, proportional means that no delay's mean ratio differs from the mean of all ratios by \
+                 more than a tenth of that mean. The paper does not state for which delays it claims this. \
+                 With {narrowest} min, the ratio is {}: most intervals of cluster 0 then pass without a \
+                 message, and 145 messages cannot force more than 145 checkpoints (most observed: {}).",
                 short(at_narrowest),
                 short(most_forced)
             ),
@@ -579,10 +578,10 @@ fn largest_log(runs: &[Statistics]) -> Finding {
             _ => Grade::ValueAgrees,
         },
         format!(
-            "Agrees if 4 lies within twice the deviation of either count: the paper does not state \
-                     whose log it counts. On one node, the largest number is {} here on average, {} 4. In \
-                     all logs of a cluster together, it is {}, because the 145 messages of ten hours are \
-                     removed at most every two hours.",
+            "Agrees if 4 lies within twice the deviation of either count: the paper does not state whose log \
+             it counts. On one node, the largest number is {} here on average, {} 4. In all logs of a \
+             cluster together, it is {}, because the 145 messages of ten hours are removed at most every two \
+             hours.",
             short(logged(true).mean),
             if logged(true).mean < 4.0 { "less than the paper's" } else { "no less than the paper's" },
             short(logged(false).mean)
