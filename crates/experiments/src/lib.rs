@@ -14,6 +14,7 @@
 //! | [`mod@simulate`] | simulation of one run, from which its statistics are computed |
 //! | [`statistics`] | the data types of these statistics |
 //! | [`measures`] | the statistics of runs as a flat list, and their spread over several runs |
+//! | `study` | the page of any of these studies |
 //! | [`sweep`] | one federation with many settings of its parameters |
 //! | [`verdict_counts`] | counts of the verdicts and outcomes of several runs |
 //! | [`table1`] | the HydEE paper's table of clusterings, reproduced |
@@ -29,6 +30,7 @@ pub mod simulate;
 pub mod statistics;
 mod store_counter;
 pub mod stored;
+mod study;
 pub mod sweep;
 pub mod table1;
 pub mod text;

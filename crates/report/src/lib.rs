@@ -12,16 +12,20 @@
 //! | [`text`] | the summary for a terminal |
 //! | [`table`] | tables and sentences of at most 100 columns |
 //! | [`diagram`] | the space-time diagram, as data and as a static picture |
+//! | [`chart`] | charts: lines with bands, bars, and cells |
+//! | [`spread`] | the mean and range of a value over several runs |
 //! | [`page`] | the report: one HTML file |
 //! | [`timeline`] | what happened, timed by the clocks of the processes |
 //! | [`mod@transcript`] | a small run, line by line |
 //! | [`style`] | the colours and styles of all pages |
 
+pub mod chart;
 pub mod diagram;
 pub mod events;
 pub mod explain;
 pub mod names;
 pub mod page;
+pub mod spread;
 pub mod style;
 pub mod summary;
 pub mod table;

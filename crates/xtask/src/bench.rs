@@ -7,7 +7,7 @@ use std::fs;
 use std::process::{Command, ExitCode, Stdio};
 
 use faultline_experiments::measures::Spread;
-use faultline_experiments::reproduce::chart::{Chart, Series};
+use faultline_report::chart::{Axis, Chart, Series};
 
 use crate::Repository;
 use crate::machine_load::MachineLoad;
@@ -135,14 +135,14 @@ fn draw(repository: &Repository, points: &[(String, f64, f64)]) -> Result<(), Bo
         figures.entry(figure).or_default().entry(*x as u64).or_default().push(*y);
     }
     for (what, sizes) in figures {
-        let spreads = sizes.into_iter().map(|(x, ratios)| ((x as f64).log10(), Spread::of(ratios)));
-        let chart = Chart {
-            title: format!("Time per event of the simulator, by number of {what}"),
-            x: format!("{what}, as a power of ten"),
-            y: "time per event, relative to the smallest size".into(),
-            series: vec![Series { name: "mean and range of the turns".into(), points: spreads.collect() }],
-            stated: Vec::new(),
-        };
+        let spreads = sizes.into_iter().map(|(x, ratios)| (x as f64, Spread::of(ratios)));
+        let series = Series { name: "mean and range of the turns".into(), points: spreads.collect() };
+        let chart = Chart::new(
+            format!("Time per event of the simulator, by number of {what}"),
+            Axis::logarithmic(what),
+            "time per event, relative to the smallest size",
+            vec![series],
+        );
         let path = repository.root.join(format!("benches/growth-{what}.svg"));
         fs::write(&path, chart.file())?;
         eprintln!("{}", path.display());

@@ -12,10 +12,9 @@ use crate::properties::{Aspect, Rule};
 use crate::words::idle_machine;
 use faultline_history::{Context, History};
 
-pub(super) const RULE: Rule = Rule {
-    aspects: &[Aspect::NeverImported],
-    ..Rule::new(Property::AtOnce, "every cluster loss ended all processes of the cluster at once", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::AtOnce, "every cluster loss ended all processes of the cluster at once", check)
+        .with(&[Aspect::NeverImported]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let context = history.context;

@@ -31,10 +31,9 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    evidence: &[FactKind::Consumed],
-    ..Rule::new(Property::CausalOrder, "no message was consumed before its causes", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::CausalOrder, "no message was consumed before its causes", check)
+        .needs(&[FactKind::Consumed]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     if history.consumed == 0 {

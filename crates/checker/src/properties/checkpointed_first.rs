@@ -40,15 +40,13 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    promise: Some(Promise::CheckpointedFirst),
-    evidence: &[FactKind::Lent, FactKind::Durable],
-    ..Rule::new(
-        Property::CheckpointedFirst,
-        "stolen tasks and results were durable before they were sent",
-        check,
-    )
-};
+pub(super) const RULE: Rule = Rule::new(
+    Property::CheckpointedFirst,
+    "stolen tasks and results were durable before they were sent",
+    check,
+)
+.promised(Promise::CheckpointedFirst)
+.needs(&[FactKind::Lent, FactKind::Durable]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let Some(tasks) = &history.tasks else { return };

@@ -45,14 +45,12 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    aspects: &[Aspect::Economy],
-    ..Rule::new(
-        Property::CheckpointsSpaced,
-        "unforced checkpoints were no more frequent than requested",
-        check,
-    )
-};
+pub(super) const RULE: Rule = Rule::new(
+    Property::CheckpointsSpaced,
+    "unforced checkpoints were no more frequent than requested",
+    check,
+)
+.with(&[Aspect::Economy]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let Some(bounds) = &history.context.bounds else { return };

@@ -26,10 +26,9 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    evidence: &[FactKind::Sent, FactKind::Delivered],
-    ..Rule::new(Property::ConsistentCheckpoint, "every checkpoint is consistent within its cluster", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::ConsistentCheckpoint, "every checkpoint is consistent within its cluster", check)
+        .needs(&[FactKind::Sent, FactKind::Delivered]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     for message in history.messages.iter() {

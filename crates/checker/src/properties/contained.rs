@@ -27,11 +27,9 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    promise: Some(Promise::Containment),
-    evidence: &[FactKind::Failed, FactKind::Restored],
-    ..Rule::new(Property::Contained, "only failed clusters rolled back", check)
-};
+pub(super) const RULE: Rule = Rule::new(Property::Contained, "only failed clusters rolled back", check)
+    .promised(Promise::Containment)
+    .needs(&[FactKind::Failed, FactKind::Restored]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     for (number, group) in history.groups.numbered() {

@@ -32,10 +32,8 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    evidence: &[FactKind::Planned],
-    ..Rule::new(Property::DemandedOnly, "every re-executed task was needed", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::DemandedOnly, "every re-executed task was needed", check).needs(&[FactKind::Planned]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let Some(planned) = &history.planned else { return };

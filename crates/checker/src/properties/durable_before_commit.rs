@@ -55,10 +55,9 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    evidence: &[FactKind::Durable],
-    ..Rule::new(Property::DurableBeforeCommit, "checkpoints were durable before they were committed", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::DurableBeforeCommit, "checkpoints were durable before they were committed", check)
+        .needs(&[FactKind::Durable]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     for (number, group) in history.groups.numbered() {

@@ -59,14 +59,12 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    evidence: &[FactKind::Durable],
-    ..Rule::new(
-        Property::DurableBeforeResume,
-        "restored checkpoints were durable before processes resumed",
-        check,
-    )
-};
+pub(super) const RULE: Rule = Rule::new(
+    Property::DurableBeforeResume,
+    "restored checkpoints were durable before processes resumed",
+    check,
+)
+.needs(&[FactKind::Durable]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     if history.tasks.is_some() {

@@ -34,11 +34,9 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    evidence: &[FactKind::Delivered],
-    aspects: &[Aspect::NeedsNoOtherFact],
-    ..Rule::new(Property::ExactlyOnce, "no message was delivered twice", check)
-};
+pub(super) const RULE: Rule = Rule::new(Property::ExactlyOnce, "no message was delivered twice", check)
+    .needs(&[FactKind::Delivered])
+    .with(&[Aspect::NeedsNoOtherFact]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let mut places = Vec::new();

@@ -50,15 +50,13 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    promise: Some(Promise::ForcedBeforeDelivery),
-    evidence: &[FactKind::Transmitted, FactKind::Delivered, FactKind::CheckpointCommitted],
-    ..Rule::new(
-        Property::ForcedBeforeDelivery,
-        "messages were delivered after the checkpoints that they forced",
-        check,
-    )
-};
+pub(super) const RULE: Rule = Rule::new(
+    Property::ForcedBeforeDelivery,
+    "messages were delivered after the checkpoints that they forced",
+    check,
+)
+.promised(Promise::ForcedBeforeDelivery)
+.needs(&[FactKind::Transmitted, FactKind::Delivered, FactKind::CheckpointCommitted]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     check_stamps(history, finding);

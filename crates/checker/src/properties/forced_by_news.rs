@@ -28,12 +28,11 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    promise: Some(Promise::ForcedByNews),
-    evidence: &[FactKind::Transmitted, FactKind::CheckpointCommitted],
-    aspects: &[Aspect::Economy],
-    ..Rule::new(Property::ForcedByNews, "every forced checkpoint followed a new dependency", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::ForcedByNews, "every forced checkpoint followed a new dependency", check)
+        .promised(Promise::ForcedByNews)
+        .needs(&[FactKind::Transmitted, FactKind::CheckpointCommitted])
+        .with(&[Aspect::Economy]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     // The vectors in force, and the claim that states them.

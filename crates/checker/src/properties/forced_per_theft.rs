@@ -29,15 +29,13 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    promise: Some(Promise::ForcedByThefts),
-    evidence: &[FactKind::Lent, FactKind::CheckpointCommitted],
-    ..Rule::new(
-        Property::ForcedPerTheft,
-        "only thefts, recoveries and the program's end forced checkpoints",
-        check,
-    )
-};
+pub(super) const RULE: Rule = Rule::new(
+    Property::ForcedPerTheft,
+    "only thefts, recoveries and the program's end forced checkpoints",
+    check,
+)
+.promised(Promise::ForcedByThefts)
+.needs(&[FactKind::Lent, FactKind::CheckpointCommitted]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     if history.tasks.is_none() {

@@ -16,10 +16,9 @@ use faultline_history::History;
 /// been measured: at least the echoes during the run, one every 200 ms, are then enough.
 const MEASURED_WITHIN: Span = Span::from_secs(10);
 
-pub(super) const RULE: Rule = Rule {
-    aspects: &[Aspect::NeedsNoOtherFact, Aspect::NeverImported],
-    ..Rule::new(Property::LinksAsRequested, "every link had the requested delay", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::LinksAsRequested, "every link had the requested delay", check)
+        .with(&[Aspect::NeedsNoOtherFact, Aspect::NeverImported]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let context = history.context;

@@ -31,11 +31,10 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    promise: Some(Promise::LogKept),
-    evidence: &[FactKind::Collected],
-    ..Rule::new(Property::LogKept, "no logged message was collected too early", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::LogKept, "no logged message was collected too early", check)
+        .promised(Promise::LogKept)
+        .needs(&[FactKind::Collected]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let held = held_in_checkpoints(history);

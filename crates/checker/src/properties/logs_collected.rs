@@ -40,11 +40,10 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    evidence: &[FactKind::Collected],
-    aspects: &[Aspect::Economy],
-    ..Rule::new(Property::LogsCollected, "logged messages that no recovery can need were removed", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::LogsCollected, "logged messages that no recovery can need were removed", check)
+        .needs(&[FactKind::Collected])
+        .with(&[Aspect::Economy]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let Some(since) = due_since(history) else { return };

@@ -47,10 +47,9 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    evidence: &[FactKind::CheckpointCommitted, FactKind::Restored],
-    ..Rule::new(Property::MaximalLine, "every rollback restored the newest consistent checkpoint", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::MaximalLine, "every rollback restored the newest consistent checkpoint", check)
+        .needs(&[FactKind::CheckpointCommitted, FactKind::Restored]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     if history.planned.is_some() {

@@ -57,10 +57,9 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    evidence: &[FactKind::CheckpointCommitted],
-    ..Rule::new(Property::MembersAgree, "the processes of each cluster agree on its checkpoints", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::MembersAgree, "the processes of each cluster agree on its checkpoints", check)
+        .needs(&[FactKind::CheckpointCommitted]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     for (number, group) in history.groups.numbered() {

@@ -104,6 +104,21 @@ impl Rule {
         Rule { property, statement, promise: None, evidence: &[], aspects: &[], check }
     }
 
+    /// Restricts the property to protocols that make a promise.
+    const fn promised(self, promise: Promise) -> Rule {
+        Rule { promise: Some(promise), ..self }
+    }
+
+    /// Adds the kinds of facts without which the property cannot be judged.
+    const fn needs(self, evidence: &'static [FactKind]) -> Rule {
+        Rule { evidence, ..self }
+    }
+
+    /// Adds what sets the property apart from most others.
+    const fn with(self, aspects: &'static [Aspect]) -> Rule {
+        Rule { aspects, ..self }
+    }
+
     /// Judges a run by the property, if the protocol promises it.
     pub(crate) fn findings(&self, history: &History<'_>) -> Findings {
         let mut finding = Findings::new(self.property);

@@ -35,11 +35,10 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    promise: Some(Promise::NeighboursOnly),
-    evidence: &[FactKind::Planned],
-    ..Rule::new(Property::NeighboursOnly, "checkpoints were coordinated by neighbours only", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::NeighboursOnly, "checkpoints were coordinated by neighbours only", check)
+        .promised(Promise::NeighboursOnly)
+        .needs(&[FactKind::Planned]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let Some(planned) = &history.planned else { return };

@@ -36,10 +36,8 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    evidence: &[FactKind::Sent, FactKind::Delivered],
-    ..Rule::new(Property::NoGhost, "every delivered message was sent", check)
-};
+pub(super) const RULE: Rule = Rule::new(Property::NoGhost, "every delivered message was sent", check)
+    .needs(&[FactKind::Sent, FactKind::Delivered]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let mut unjudged = 0u64;

@@ -31,10 +31,8 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    evidence: &[FactKind::Sent, FactKind::Delivered],
-    ..Rule::new(Property::NoLoss, "every sent message was delivered", check)
-};
+pub(super) const RULE: Rule = Rule::new(Property::NoLoss, "every sent message was delivered", check)
+    .needs(&[FactKind::Sent, FactKind::Delivered]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     // The partitions of a planned program continue to run, even if their clusters have left.

@@ -28,10 +28,8 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    aspects: &[Aspect::NeedsNoOtherFact],
-    ..Rule::new(Property::NoPanic, "no process panicked", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::NoPanic, "no process panicked", check).with(&[Aspect::NeedsNoOtherFact]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let lives = history.trace.streams.keys().filter(|(process, _)| *process != ProcessId::SUPERVISOR);

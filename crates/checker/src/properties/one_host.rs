@@ -50,10 +50,9 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    evidence: &[FactKind::Planned],
-    ..Rule::new(Property::OneHost, "each partition ran on one process at a time", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::OneHost, "each partition ran on one process at a time", check)
+        .needs(&[FactKind::Planned]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let Some(planned) = &history.planned else { return };

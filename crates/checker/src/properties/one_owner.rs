@@ -31,10 +31,8 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    evidence: &[FactKind::Lent],
-    ..Rule::new(Property::OneOwner, "every task had one owner at a time", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::OneOwner, "every task had one owner at a time", check).needs(&[FactKind::Lent]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let Some(tasks) = &history.tasks else { return };

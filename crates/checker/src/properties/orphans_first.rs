@@ -28,11 +28,10 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    promise: Some(Promise::OrphansFirst),
-    evidence: &[FactKind::Orphaned],
-    ..Rule::new(Property::OrphansFirst, "no message overtook an orphan message", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::OrphansFirst, "no message overtook an orphan message", check)
+        .promised(Promise::OrphansFirst)
+        .needs(&[FactKind::Orphaned]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     if history.suppressed.is_empty() {

@@ -45,10 +45,8 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    evidence: &[FactKind::Orphaned],
-    ..Rule::new(Property::OrphansReplayed, "every orphan message was re-sent", check)
-};
+pub(super) const RULE: Rule = Rule::new(Property::OrphansReplayed, "every orphan message was re-sent", check)
+    .needs(&[FactKind::Orphaned]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let mut replayed: HashSet<MessageId> = HashSet::new();

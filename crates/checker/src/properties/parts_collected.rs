@@ -45,11 +45,10 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    evidence: &[FactKind::Removed],
-    aspects: &[Aspect::Economy],
-    ..Rule::new(Property::PartsCollected, "checkpoints that no recovery can need were removed", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::PartsCollected, "checkpoints that no recovery can need were removed", check)
+        .needs(&[FactKind::Removed])
+        .with(&[Aspect::Economy]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let Some(since) = due_since(history) else { return };

@@ -28,15 +28,13 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    promise: Some(Promise::Phases),
-    evidence: &[FactKind::Consumed],
-    ..Rule::new(
-        Property::PhasesAgree,
-        "the phases of orphan messages follow from the consumed messages",
-        check,
-    )
-};
+pub(super) const RULE: Rule = Rule::new(
+    Property::PhasesAgree,
+    "the phases of orphan messages follow from the consumed messages",
+    check,
+)
+.promised(Promise::Phases)
+.needs(&[FactKind::Consumed]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let mut known = None;

@@ -71,11 +71,10 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    promise: Some(Promise::Progress),
-    aspects: &[Aspect::RemarkedIfNotPromised],
-    ..Rule::new(Property::Progress, "after the last fault, every process resumed", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::Progress, "after the last fault, every process resumed", check)
+        .promised(Promise::Progress)
+        .with(&[Aspect::RemarkedIfNotPromised]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     departures::check(history, finding);

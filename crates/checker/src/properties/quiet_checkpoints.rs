@@ -26,10 +26,9 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    evidence: &[FactKind::Planned],
-    ..Rule::new(Property::QuietCheckpoints, "checkpoints contain no value that was sent after them", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::QuietCheckpoints, "checkpoints contain no value that was sent after them", check)
+        .needs(&[FactKind::Planned]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     if history.planned.is_none() {

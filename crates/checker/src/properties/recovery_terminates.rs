@@ -31,12 +31,10 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    promise: Some(Promise::Progress),
-    evidence: &[FactKind::RecoveryStarted],
-    aspects: &[Aspect::RemarkedIfNotPromised],
-    ..Rule::new(Property::RecoveryTerminates, "every recovery terminated", check)
-};
+pub(super) const RULE: Rule = Rule::new(Property::RecoveryTerminates, "every recovery terminated", check)
+    .promised(Promise::Progress)
+    .needs(&[FactKind::RecoveryStarted])
+    .with(&[Aspect::RemarkedIfNotPromised]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     for (number, group) in history.groups.numbered() {

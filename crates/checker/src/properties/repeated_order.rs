@@ -31,11 +31,10 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    promise: Some(Promise::RepeatedOrder),
-    evidence: &[FactKind::Delivered, FactKind::Restored],
-    ..Rule::new(Property::RepeatedOrder, "re-execution delivered messages in the same order", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::RepeatedOrder, "re-execution delivered messages in the same order", check)
+        .promised(Promise::RepeatedOrder)
+        .needs(&[FactKind::Delivered, FactKind::Restored]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     for process in &history.processes {

@@ -47,10 +47,8 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    evidence: &[FactKind::Failed, FactKind::Restored],
-    ..Rule::new(Property::RollbackCaused, "every rollback had a cause", check)
-};
+pub(super) const RULE: Rule = Rule::new(Property::RollbackCaused, "every rollback had a cause", check)
+    .needs(&[FactKind::Failed, FactKind::Restored]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let mut caused = Vec::new();

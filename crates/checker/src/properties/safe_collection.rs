@@ -25,10 +25,9 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    evidence: &[FactKind::Collected],
-    ..Rule::new(Property::SafeCollection, "nothing was collected that a rollback needed", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::SafeCollection, "nothing was collected that a rollback needed", check)
+        .needs(&[FactKind::Collected]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let collections: Vec<(Point, Sn)> = history

@@ -28,11 +28,10 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    evidence: &[FactKind::Finished],
-    aspects: &[Aspect::NeedsNoOtherFact],
-    ..Rule::new(Property::SameResult, "every result equals that of a run without faults", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::SameResult, "every result equals that of a run without faults", check)
+        .needs(&[FactKind::Finished])
+        .with(&[Aspect::NeedsNoOtherFact]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let context = history.context;

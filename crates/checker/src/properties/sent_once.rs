@@ -51,11 +51,9 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    evidence: &[FactKind::Resent],
-    aspects: &[Aspect::Economy],
-    ..Rule::new(Property::SentOnce, "no message was re-sent unnecessarily", check)
-};
+pub(super) const RULE: Rule = Rule::new(Property::SentOnce, "no message was re-sent unnecessarily", check)
+    .needs(&[FactKind::Resent])
+    .with(&[Aspect::Economy]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     if history.planned.is_some() {

@@ -52,10 +52,9 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    evidence: &[FactKind::Planned],
-    ..Rule::new(Property::StrictlyRequired, "recoveries re-executed exactly the required tasks", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::StrictlyRequired, "recoveries re-executed exactly the required tasks", check)
+        .needs(&[FactKind::Planned]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let Some(planned) = &history.planned else { return };

@@ -60,10 +60,8 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    evidence: &[FactKind::Ran],
-    ..Rule::new(Property::TasksOnce, "every task ran exactly once", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::TasksOnce, "every task ran exactly once", check).needs(&[FactKind::Ran]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let Some(tasks) = &history.tasks else { return };

@@ -28,10 +28,8 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    aspects: &[Aspect::NeedsNoOtherFact, Aspect::NeverImported],
-    ..Rule::new(Property::TimeAdvances, "virtual time advanced", check)
-};
+pub(super) const RULE: Rule = Rule::new(Property::TimeAdvances, "virtual time advanced", check)
+    .with(&[Aspect::NeedsNoOtherFact, Aspect::NeverImported]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     if !history.context.common_clock {

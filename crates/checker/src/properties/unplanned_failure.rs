@@ -14,10 +14,8 @@ use crate::finding::Findings;
 use crate::judgement::Property;
 use crate::properties::{Aspect, Rule};
 
-pub(super) const RULE: Rule = Rule {
-    aspects: &[Aspect::NeedsNoOtherFact],
-    ..Rule::new(Property::NoUnplannedFailure, "no process ended unexpectedly", check)
-};
+pub(super) const RULE: Rule = Rule::new(Property::NoUnplannedFailure, "no process ended unexpectedly", check)
+    .with(&[Aspect::NeedsNoOtherFact]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let context = history.context;

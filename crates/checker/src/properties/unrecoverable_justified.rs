@@ -65,14 +65,12 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    evidence: &[FactKind::Unrecoverable],
-    ..Rule::new(
-        Property::UnrecoverableJustified,
-        "no cluster that could be restored was declared unrecoverable",
-        check,
-    )
-};
+pub(super) const RULE: Rule = Rule::new(
+    Property::UnrecoverableJustified,
+    "no cluster that could be restored was declared unrecoverable",
+    check,
+)
+.needs(&[FactKind::Unrecoverable]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let mut orphans = None;

@@ -43,14 +43,12 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    evidence: &[FactKind::Planned],
-    ..Rule::new(
-        Property::ValidCheckpoints,
-        "checkpoints were declared valid only once they were complete",
-        check,
-    )
-};
+pub(super) const RULE: Rule = Rule::new(
+    Property::ValidCheckpoints,
+    "checkpoints were declared valid only once they were complete",
+    check,
+)
+.needs(&[FactKind::Planned]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let Some(planned) = &history.planned else { return };

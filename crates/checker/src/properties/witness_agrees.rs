@@ -39,10 +39,9 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule = Rule {
-    aspects: &[Aspect::NeverImported],
-    ..Rule::new(Property::WitnessAgrees, "the content of every checkpoint matches the facts", check)
-};
+pub(super) const RULE: Rule =
+    Rule::new(Property::WitnessAgrees, "the content of every checkpoint matches the facts", check)
+        .with(&[Aspect::NeverImported]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let context = history.context;

@@ -7,7 +7,7 @@ use faultline_clustering::{
     CommunicationGraph, Constraints, DivisionSequence, Interval, Reclustering, recluster as find,
 };
 use faultline_experiments::measures::Spread;
-use faultline_experiments::reproduce::chart::{Chart, Series};
+use faultline_report::chart::{Chart, Series};
 use faultline_report::explain::count;
 use faultline_report::table::wrapped;
 use serde::Serialize;
@@ -141,13 +141,12 @@ fn chart(found: &Reclustering) -> Chart {
             .map(|(number, it)| (f64::from(number), Spread::of([it.division.cost()])))
             .collect(),
     };
-    Chart {
-        title: "processes rolled back plus bytes logged, by interval".to_owned(),
-        x: "interval".to_owned(),
-        y: "rolled back plus logged, sum of both percentages".to_owned(),
-        series: sequences(found).into_iter().map(sequence).collect(),
-        stated: Vec::new(),
-    }
+    Chart::new(
+        "processes rolled back plus bytes logged, by interval",
+        "interval",
+        "rolled back plus logged, sum of both percentages",
+        sequences(found).into_iter().map(sequence).collect(),
+    )
 }
 
 /// Formats the sequences, with one line for each interval of each sequence.

@@ -12,7 +12,7 @@ use crate::statistics::{Collected, Collection, Statistics};
 
 use super::options::{options, three_clusters};
 use super::paper::{federation, of, paired};
-use super::section::{Cell, Finding, Grade, Section, Table};
+use super::section::{Cell, Grade, Section};
 use super::{ExperimentRunner, Interrupted};
 
 /// The kinds of messages that belong to collections.
@@ -52,57 +52,53 @@ pub(super) fn without_initiator(runner: &mut ExperimentRunner<'_, '_>) -> Result
     });
     let fewer = most(&alone, 1).mean < most(&central, 1).mean;
 
-    Ok(vec![Section {
-        id: "without-initiator",
-        title: "Garbage collection without an initiator".into(),
-        place: "7, future work",
-        text: vec![
-            "With the option \"collectBy: everyCluster\", each cluster periodically announces what it stores to \
-             all other clusters. It decides for itself once it has heard from all of them, or at its next \
-             announcement, based on the latest lists. Both variants run with the same seeds, and with a collection \
-             every two hours. A list holds one DDV (8 bytes per cluster) for each stored checkpoint."
-                .into(),
-        ],
-        findings: vec![
-            Finding {
-                what: "the same checkpoints are collected without an initiator".into(),
-                published: "\"the garbage collector should be more distributed\"".into(),
-                ours: match alike {
-                    true => "the same in every collection of every run".into(),
-                    false => "not the same in every collection".into(),
+    Ok(vec![
+        Section::new("without-initiator", "Garbage collection without an initiator", "7, future work")
+            .text(
+                "With the option \"collectBy: everyCluster\", each cluster periodically announces what it \
+                 stores to all other clusters. It decides for itself once it has heard from all of them, or \
+                 at its next announcement, based on the latest lists. Both variants run with the same seeds, \
+                 and with a collection every two hours. A list holds one DDV (8 bytes per cluster) for each \
+                 stored checkpoint.",
+            )
+            .finding(
+                "the same checkpoints are collected without an initiator",
+                "\"the garbage collector should be more distributed\"",
+                match alike {
+                    true => "the same in every collection of every run",
+                    false => "not the same in every collection",
                 },
-                grade: Grade::NotStated,
-                sentence: format!(
-                    "N(N-1) messages between N clusters replace 3(N-1): fewer with two clusters, the same number \
-                     with three, and more with more than three. All clusters receive all lists. A collection takes \
-                     one message delay instead of three: with two clusters, the last node finished {} ms earlier.",
+                Grade::NotStated,
+                format!(
+                    "N(N-1) messages between N clusters replace 3(N-1): fewer with two clusters, the same \
+                     number with three, and more with more than three. All clusters receive all lists. A \
+                     collection takes one message delay instead of three: with two clusters, the last node \
+                     finished {} ms earlier.",
                     short(earlier[0])
                 ),
-            },
-            Finding {
-                what: "cutting off a cluster does not delay clusters that do not depend on it".into(),
-                published: String::new(),
-                ours: format!(
+            )
+            .finding(
+                "cutting off a cluster does not delay clusters that do not depend on it",
+                String::new(),
+                format!(
                     "cluster 1 stores at most {} checkpoints instead of {}",
                     most(&alone, 1).text(),
                     most(&central, 1).text()
                 ),
-                grade: Grade::NotStated,
-                sentence: match fewer {
-                    true => "The last announcement of the silent cluster remains valid. A cluster that has \
-                             delivered later messages of the silent cluster keeps everything that it may need \
-                             because of them, with or without an initiator.",
+                Grade::NotStated,
+                match fewer {
+                    true => {
+                        "The last announcement of the silent cluster remains valid. A cluster that has \
+                         delivered later messages of the silent cluster keeps everything that it may need \
+                         because of them, with or without an initiator."
+                    }
                     false => "Here, it made no difference.",
-                }
-                .into(),
-            },
-        ],
-        figures: Vec::new(),
-        tables: vec![
-            Table {
-                name: "without-initiator",
-                caption: "Mean per collection".into(),
-                columns: vec![
+                },
+            )
+            .table(
+                "without-initiator",
+                "Mean per collection",
+                vec![
                     "setting",
                     "who decides",
                     "messages between clusters",
@@ -112,21 +108,20 @@ pub(super) fn without_initiator(runner: &mut ExperimentRunner<'_, '_>) -> Result
                     "stored after",
                 ],
                 rows,
-            },
-            Table {
-                name: "cut-off",
-                caption: "Three clusters in a pipeline, the last of which is cut off from the third hour to the ninth".into(),
-                columns: vec![
+            )
+            .table(
+                "cut-off",
+                "Three clusters in a pipeline, the last of which is cut off from the third hour to the ninth",
+                vec![
                     "who decides",
                     "collections in that time",
                     "most stored in cluster 0",
                     "in cluster 1",
                     "in cluster 2",
                 ],
-                rows: outage.into(),
-            },
-        ],
-    }])
+                outage.into(),
+            ),
+    ])
 }
 
 fn by_every_cluster(mut federation: Federation) -> Federation {

@@ -9,7 +9,7 @@ use crate::statistics::Statistics;
 
 use super::options::{all_forced, kill, options, three_clusters};
 use super::paper::{federation, of};
-use super::section::{Cell, Finding, Grade, Section, Table};
+use super::section::{Cell, Grade, Section};
 use super::{ExperimentRunner, Interrupted};
 
 /// The cluster that joins and leaves.
@@ -57,45 +57,39 @@ pub(super) fn joining_and_leaving(
         [Cell::from(name)].into_iter().chain(back).chain([lost.into()]).collect()
     });
 
-    Ok(vec![Section {
-        id: "joining-and-leaving",
-        title: "Clusters that join and leave".into(),
-        place: "7, future work",
-        text: vec![
-            "With \"joinsAfter\" and \"leavesAfter\", a cluster takes part in only part of the run. A leaving \
-             cluster waits until collections have shown that no recovery can need anything from it. Then its \
-             processes end and its storage is released. The runs have three clusters of 100 nodes, and last ten \
-             hours. Each cluster sends a hundred messages to each other cluster, all of them while both are \
-             present. Unless stated otherwise, there is a collection every two hours."
-                .into(),
-        ],
-        findings: vec![
-            Finding {
-                what: "the time until a cluster may leave depends on the collections".into(),
-                published: "\"we want to manage dynamism\"".into(),
-                ours: format!(
+    Ok(vec![
+        Section::new("joining-and-leaving", "Clusters that join and leave", "7, future work")
+            .text(
+                "With \"joinsAfter\" and \"leavesAfter\", a cluster takes part in only part of the run. A \
+                 leaving cluster waits until collections have shown that no recovery can need anything from \
+                 it. Then its processes end and its storage is released. The runs have three clusters of 100 \
+                 nodes, and last ten hours. Each cluster sends a hundred messages to each other cluster, all \
+                 of them while both are present. Unless stated otherwise, there is a collection every two \
+                 hours.",
+            )
+            .finding(
+                "the time until a cluster may leave depends on the collections",
+                "\"we want to manage dynamism\"",
+                format!(
                     "{} minutes with a collection every two hours, {} with one every ten minutes",
                     waits[3].text(),
                     waits[4].text()
                 ),
-                grade: Grade::NotStated,
-                sentence: "Until then, the cluster keeps its last checkpoints and its log, and could still recover.".into(),
-            },
-            Finding {
-                what: "a failure after a cluster has left does not affect that cluster".into(),
-                published: String::new(),
-                ours: format!("it rolls back {} times", short(concerned)),
-                grade: Grade::NotStated,
-                sentence: "Every run was judged: in the final state, no message to or from the cluster is lost, or \
-                           delivered without having been sent.".into(),
-            },
-        ],
-        figures: Vec::new(),
-        tables: vec![
-            Table {
-                name: "joining-and-leaving",
-                caption: "Means over runs of ten hours".into(),
-                columns: vec![
+                Grade::NotStated,
+                "Until then, the cluster keeps its last checkpoints and its log, and could still recover.",
+            )
+            .finding(
+                "a failure after a cluster has left does not affect that cluster",
+                String::new(),
+                format!("it rolls back {} times", short(concerned)),
+                Grade::NotStated,
+                "Every run was judged: in the final state, no message to or from the cluster is lost, or \
+                 delivered without having been sent.",
+            )
+            .table(
+                "joining-and-leaving",
+                "Means over runs of ten hours",
+                vec![
                     "cluster 2",
                     "messages of the application between clusters",
                     "of the protocol between clusters",
@@ -106,21 +100,20 @@ pub(super) fn joining_and_leaving(
                     "waited to leave, min",
                 ],
                 rows,
-            },
-            Table {
-                name: "failure-after-leaving",
-                caption: "A node of cluster 0 fails halfway through, with a collection every ten minutes".into(),
-                columns: vec![
+            )
+            .table(
+                "failure-after-leaving",
+                "A node of cluster 0 fails halfway through, with a collection every ten minutes",
+                vec![
                     "when",
                     "rollbacks of cluster 0",
                     "of cluster 1",
                     "of cluster 2",
                     "lost work, node-hours",
                 ],
-                rows: rows_of_failures.collect(),
-            },
-        ],
-    }])
+                rows_of_failures.collect(),
+            ),
+    ])
 }
 
 /// Makes cluster 2 join and leave after the given times, in hours.

@@ -12,12 +12,10 @@
 //! | [`tic`] | the experiments of the paper on TIC and SEL |
 //! | [`cck`] | the experiments of the two papers on CCK |
 //! | `section` | the result of an experiment: text, tables, figures, findings |
-//! | [`chart`] | figures |
 //! | [`reality`] | the simulator compared with real processes |
 //! | [`page`] | a reproduction as one page |
 
 pub mod cck;
-pub mod chart;
 mod distributed;
 mod dynamism;
 pub mod hydee;

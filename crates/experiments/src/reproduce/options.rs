@@ -14,7 +14,7 @@ use crate::statistics::Statistics;
 use super::distributed::without_initiator;
 use super::dynamism::joining_and_leaving;
 use super::paper::{federation, of, paired, set_messages};
-use super::section::{Cell, Finding, Grade, Section, Table};
+use super::section::{Cell, Grade, Section};
 use super::{Experiment, ExperimentRunner, Interrupted};
 
 /// All experiments in the order of the page.
@@ -99,49 +99,41 @@ fn whole_vector(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, I
     let [(_, two), (exchange, _), (busy, _), (pipeline, _)] = saved[..] else {
         panic!("there are not four settings")
     };
-    Ok(vec![Section {
-        id: "whole-vector",
-        title: "Piggybacking the whole DDV".into(),
-        place: "7, future work",
-        text: vec![
-            "With the option \"piggyback: ddv\", a message carries its sender's whole DDV. A checkpoint that it \
-             forces then also covers what its sender had received from third clusters, whose own messages then \
-             force no checkpoint. This costs one number (8 bytes) per cluster on each message between clusters. \
-             Runs with the same seed are compared with each other."
-                .into(),
-        ],
-        findings: vec![
-            Finding {
-                what: "the whole DDV forces fewer checkpoints".into(),
-                published: "\"should allow to take less forced checkpoints\"".into(),
-                ours: format!(
+    Ok(vec![
+        Section::new("whole-vector", "Piggybacking the whole DDV", "7, future work")
+            .text(
+                "With the option \"piggyback: ddv\", a message carries its sender's whole DDV. A checkpoint \
+                 that it forces then also covers what its sender had received from third clusters, whose own \
+                 messages then force no checkpoint. This costs one number (8 bytes) per cluster on each \
+                 message between clusters. Runs with the same seed are compared with each other.",
+            )
+            .finding(
+                "the whole DDV forces fewer checkpoints",
+                "\"should allow to take less forced checkpoints\"",
+                format!(
                     "{} %, {} % and {} % fewer with three clusters",
                     short(exchange),
                     short(busy),
                     short(pipeline)
                 ),
-                grade: Grade::direction(exchange > 1.0 && busy > 1.0 && pipeline > 1.0),
-                sentence: "The paper expects this, but does not measure it. The settings are in the order of the \
-                    table."
-                    .into(),
-            },
-            Finding {
-                what: "with two clusters, the DDV makes no difference".into(),
-                published: String::new(),
-                ours: format!("{} fewer", two.text()),
-                grade: Grade::NotStated,
-                sentence: "The DDV then contains only the receiver's own position and the sender's position, which \
-                           the message carries anyway.".into(),
-            },
-        ],
-        figures: Vec::new(),
-        tables: vec![Table {
-            name: "whole-vector",
-            caption: "Forced checkpoints in all clusters in ten hours".into(),
-            columns: vec!["setting", "with the SN", "with the DDV", "fewer, seed by seed", "fewer, %"],
-            rows,
-        }],
-    }])
+                Grade::direction(exchange > 1.0 && busy > 1.0 && pipeline > 1.0),
+                "The paper expects this, but does not measure it. The settings are in the order of the table.",
+            )
+            .finding(
+                "with two clusters, the DDV makes no difference",
+                String::new(),
+                format!("{} fewer", two.text()),
+                Grade::NotStated,
+                "The DDV then contains only the receiver's own position and the sender's position, which the \
+                 message carries anyway.",
+            )
+            .table(
+                "whole-vector",
+                "Forced checkpoints in all clusters in ten hours",
+                vec!["setting", "with the SN", "with the DDV", "fewer, seed by seed", "fewer, %"],
+                rows,
+            ),
+    ])
 }
 
 /// Measures the effect of several replicas. The paper: "The protocol should tolerate multiple faults in a cluster,
@@ -184,44 +176,42 @@ fn replicas(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Inter
         }
         rows.push(row);
     }
-    Ok(vec![Section {
-        id: "replicas",
-        title: "More than one replica".into(),
-        place: "7, future work",
-        text: vec![
-            "With the option \"replicas: k\", each node's part of a checkpoint is stored in its own memory and at k \
-             neighbours. Halfway through the run, neighbouring nodes of cluster 0 are killed at the same instant \
-             and lose their memory. This is the worst case, because neighbours hold each other's replicas."
-                .into(),
-        ],
-        findings: vec![Finding {
-            what: "k replicas survive k simultaneous failures of neighbours".into(),
-            published: "\"this implies more redundancy in the stable storage implementation\"".into(),
-            ours: if as_expected { "in every run, but never more than k".into() } else { "not always".into() },
-            grade: Grade::direction(as_expected),
-            sentence: format!(
-                "A run that lost a checkpoint reports which parts are missing; none continues with a wrong state. \
-                 The cost is network traffic: freezes grow from {} to {} ms with 10 MB per node.",
-                short(freezes[0]),
-                short(freezes[2])
-            ),
-        }],
-        figures: Vec::new(),
-        tables: vec![Table {
-            name: "replicas",
-            caption: "Replicas, their cost in ten hours, and what they survive".into(),
-            columns: vec![
+    Ok(vec![
+        Section::new("replicas", "More than one replica", "7, future work")
+            .text(
+                "With the option \"replicas: k\", each node's part of a checkpoint is stored in its own \
+                 memory and at k neighbours. Halfway through the run, neighbouring nodes of cluster 0 are \
+                 killed at the same instant and lose their memory. This is the worst case, because \
+                 neighbours hold each other's replicas.",
+            )
+            .finding(
+                "k replicas survive k simultaneous failures of neighbours",
+                "\"this implies more redundancy in the stable storage implementation\"",
+                if as_expected { "in every run, but never more than k" } else { "not always" },
+                Grade::direction(as_expected),
+                format!(
+                    "A run that lost a checkpoint reports which parts are missing; none continues with a \
+                     wrong state. The cost is network traffic: freezes grow from {} to {} ms with 10 MB per \
+                     node.",
+                    short(freezes[0]),
+                    short(freezes[2])
+                ),
+            )
+            .table(
                 "replicas",
-                "images sent, GB",
-                "longest freeze, ms",
-                "1 killed",
-                "2 killed",
-                "3 killed",
-                "4 killed",
-            ],
-            rows,
-        }],
-    }])
+                "Replicas, their cost in ten hours, and what they survive",
+                vec![
+                    "replicas",
+                    "images sent, GB",
+                    "longest freeze, ms",
+                    "1 killed",
+                    "2 killed",
+                    "3 killed",
+                    "4 killed",
+                ],
+                rows,
+            ),
+    ])
 }
 
 /// Measures the effect of simultaneous failures. The paper: "It should tolerate simultaneous fault in different
@@ -265,41 +255,37 @@ fn failures_at_once(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section
         ]);
     }
     let deepest = rollbacks.iter().map(|it| it.2.most).fold(0.0, f64::max);
-    Ok(vec![Section {
-        id: "failures-at-once",
-        title: "Simultaneous failures in several clusters".into(),
-        place: "7, future work",
-        text: vec![
-            "One node is killed halfway through the run and loses its memory, in one cluster or in both clusters at \
-             the same instant, with a collection every two hours."
-                .into(),
-        ],
-        findings: vec![Finding {
-            what: "simultaneous failures in both clusters are survived, even after collections".into(),
-            published: "\"should tolerate simultaneous faults in different clusters\"".into(),
-            ours: if completed { "every run recovers and completes".into() } else { "not in every run".into() },
-            grade: Grade::direction(completed),
-            sentence: format!(
-                "The recovery line of several failures consists of the older checkpoint of each cluster, so a \
-                 collection that is safe for one failure is safe for all. No rollback skipped more than {} committed \
-                 checkpoints.",
-                short(deepest)
+    Ok(vec![
+        Section::new("failures-at-once", "Simultaneous failures in several clusters", "7, future work")
+            .text(
+                "One node is killed halfway through the run and loses its memory, in one cluster or in both \
+                 clusters at the same instant, with a collection every two hours.",
+            )
+            .finding(
+                "simultaneous failures in both clusters are survived, even after collections",
+                "\"should tolerate simultaneous faults in different clusters\"",
+                if completed { "every run recovers and completes" } else { "not in every run" },
+                Grade::direction(completed),
+                format!(
+                    "The recovery line of several failures consists of the older checkpoint of each cluster, \
+                     so a collection that is safe for one failure is safe for all. No rollback skipped more \
+                     than {} committed checkpoints.",
+                    short(deepest)
+                ),
+            )
+            .table(
+                "failures-at-once",
+                "Cost of a failure",
+                vec![
+                    "a node fails in",
+                    "rollbacks of cluster 0",
+                    "rollbacks of cluster 1",
+                    "lost work of 0, node-hours",
+                    "lost work of 1, node-hours",
+                    "checkpoints skipped",
+                    "messages re-sent",
+                ],
+                rows,
             ),
-        }],
-        figures: Vec::new(),
-        tables: vec![Table {
-            name: "failures-at-once",
-            caption: "Cost of a failure".into(),
-            columns: vec![
-                "a node fails in",
-                "rollbacks of cluster 0",
-                "rollbacks of cluster 1",
-                "lost work of 0, node-hours",
-                "lost work of 1, node-hours",
-                "checkpoints skipped",
-                "messages re-sent",
-            ],
-            rows,
-        }],
-    }])
+    ])
 }

@@ -6,35 +6,42 @@ use faultline_history::Account;
 
 use crate::measures::Spread;
 
-use super::section::{Cell, Finding, Grade, Section, Table};
+use super::section::{Cell, Finding, Grade, Section};
 
 /// A small federation of two clusters of two processes each. The first cluster takes one checkpoint per
 /// second. The other takes only its initial checkpoint and those that messages from the first cluster force.
-pub const FEDERATION: &str = "\
-apiVersion: faultline.dev/v1alpha1
+pub const FEDERATION: &str = "apiVersion: faultline.dev/v1alpha1
 kind: Federation
 metadata:
   name: reality
 spec:
-  clusters: [{ name: a, nodes: 2 }, { name: b, nodes: 2 }]
+  \
+                              clusters: [{ name: a, nodes: 2 }, { name: b, nodes: 2 }]
   links:
-    within: { preset: san }
+    within: \
+                              { preset: san }
     between: { latency: 5ms, bandwidth: 100Mbit }
-  storage: { kind: disk }
+  storage: { \
+                              kind: disk }
   protocol:
-    hc3i: { checkpointEvery: 1s, checkpointEveryIn: { b: never }, replicas: 1, replicateTo: sameCluster }
+    hc3i: { checkpointEvery: 1s, checkpointEveryIn: { \
+                              b: never }, replicas: 1, replicateTo: sameCluster }
   application:
-    synthetic:
+    \
+                              synthetic:
       message: 1kB
       state: 1MB
       traffic:
         exact:
-          duration: 4s
+          \
+                              duration: 4s
           messages:
             - { from: a, to: a, count: 20 }
-            - { from: a, to: b, count: 10 }
+            \
+                              - { from: a, to: b, count: 10 }
             - { from: b, to: b, count: 15 }
-  failures: { detectAfter: 5s }
+  \
+                              failures: { detectAfter: 5s }
   deadline: 60s
 ";
 
@@ -112,51 +119,45 @@ impl Timed {
 /// Returns the section of the page.
 pub fn section(pairs: &[Pair]) -> Section {
     let agree = pairs.iter().all(Pair::agrees);
-    let mut findings = vec![Finding {
-        what: "numbers determined by the file".into(),
-        published: String::new(),
-        ours: if agree { "equal with every seed".into() } else { "not equal".into() },
-        grade: measured(agree),
-        sentence:
-            "Messages by sending and receiving cluster; no forced checkpoints in the cluster that receives no \
-             messages; no unforced checkpoint except the first in the cluster without a timer; no rollbacks."
-                .into(),
-    }];
+    let mut findings = vec![Finding::new(
+        "numbers determined by the file",
+        String::new(),
+        if agree { "equal with every seed" } else { "not equal" },
+        measured(agree),
+        "Messages by sending and receiving cluster; no forced checkpoints in the cluster that receives no \
+         messages; no unforced checkpoint except the first in the cluster without a timer; no rollbacks.",
+    )];
     let mut rows = Vec::new();
     for timed in &TIMED {
         let [real, simulated] = timed.spreads(pairs);
         let is_near = are_near(&real, &simulated);
-        findings.push(Finding {
-            what: timed.what.into(),
-            published: String::new(),
-            ours: format!("{} on processes, {} simulated", real.text(), simulated.text()),
-            grade: measured(is_near),
-            sentence: format!(
+        findings.push(Finding::new(
+            timed.what,
+            String::new(),
+            format!("{} on processes, {} simulated", real.text(), simulated.text()),
+            measured(is_near),
+            format!(
                 "Depends on timing: the means differ by {} than a fifth of the simulated mean.",
                 if is_near { "no more" } else { "more" }
             ),
-        });
+        ));
         rows.push(vec![Cell::from(timed.what), real.into(), simulated.into()]);
     }
-    Section {
-        id: "reality",
-        title: "The simulator compared with real processes".into(),
-        place: "not in the paper",
-        text: vec![format!(
-            "Two clusters of two processes run for four seconds with each of {} seeds: once on real processes (TCP, \
-             emulated links, files flushed to disk) and once in virtual time, with the same protocol code. A busy \
-             machine delays real processes and widens the range of timing-dependent numbers.",
+    Section::new("reality", "The simulator compared with real processes", "not in the paper")
+        .text(format!(
+            "Two clusters of two processes run for four seconds with each of {} seeds: once on real \
+             processes (TCP, emulated links, files flushed to disk) and once in virtual time, with the same \
+             protocol code. A busy machine delays real processes and widens the range of timing-dependent \
+             numbers.",
             pairs.len()
-        )],
-        findings,
-        figures: Vec::new(),
-        tables: vec![Table {
-            name: "reality",
-            caption: "The same federation and seeds on both".into(),
-            columns: vec!["", "real processes", "simulated"],
+        ))
+        .findings(findings)
+        .table(
+            "reality",
+            "The same federation and seeds on both",
+            vec!["", "real processes", "simulated"],
             rows,
-        }],
-    }
+        )
 }
 
 /// Returns whether the means differ by at most a fifth of the simulated mean. A check for overlapping ranges would

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::measures::{Spread, short};
 
-use super::chart::Chart;
+use faultline_report::chart::Chart;
 
 /// The result of one experiment, as a section of a page.
 #[derive(Clone, Debug)]
@@ -38,6 +38,96 @@ pub struct Finding {
     pub grade: Grade,
     /// A sentence that explains the finding.
     pub sentence: String,
+}
+
+impl Section {
+    /// Creates a section without content.
+    pub fn new(id: &'static str, title: impl Into<String>, place: &'static str) -> Section {
+        let title = title.into();
+        Section {
+            id,
+            title,
+            place,
+            text: Vec::new(),
+            findings: Vec::new(),
+            figures: Vec::new(),
+            tables: Vec::new(),
+        }
+    }
+
+    /// Adds a paragraph.
+    #[must_use]
+    pub fn text(mut self, text: impl Into<String>) -> Section {
+        self.text.push(text.into());
+        self
+    }
+
+    /// Adds a finding, from the arguments of [`Finding::new`].
+    #[must_use]
+    pub fn finding(
+        self,
+        what: impl Into<String>,
+        published: impl Into<String>,
+        ours: impl Into<String>,
+        grade: Grade,
+        sentence: impl Into<String>,
+    ) -> Section {
+        self.findings([Finding::new(what, published, ours, grade, sentence)])
+    }
+
+    /// Adds findings.
+    #[must_use]
+    pub fn findings(mut self, findings: impl IntoIterator<Item = Finding>) -> Section {
+        self.findings.extend(findings);
+        self
+    }
+
+    /// Adds a figure, from the name of its file without the extension, its caption and the picture.
+    #[must_use]
+    pub fn figure(self, name: &'static str, caption: impl Into<String>, chart: Chart) -> Section {
+        self.figures([Figure::new(name, caption, chart)])
+    }
+
+    /// Adds figures.
+    #[must_use]
+    pub fn figures(mut self, figures: impl IntoIterator<Item = Figure>) -> Section {
+        self.figures.extend(figures);
+        self
+    }
+
+    /// Adds a table, from the arguments of [`Table::new`].
+    #[must_use]
+    pub fn table(
+        self,
+        name: &'static str,
+        caption: impl Into<String>,
+        columns: Vec<&'static str>,
+        rows: Vec<Vec<Cell>>,
+    ) -> Section {
+        self.tables([Table::new(name, caption, columns, rows)])
+    }
+
+    /// Adds tables.
+    #[must_use]
+    pub fn tables(mut self, tables: impl IntoIterator<Item = Table>) -> Section {
+        self.tables.extend(tables);
+        self
+    }
+}
+
+impl Finding {
+    /// Creates a finding from its subject, what the paper states, our result, how the two relate, and a sentence that
+    /// explains it.
+    pub fn new(
+        what: impl Into<String>,
+        published: impl Into<String>,
+        ours: impl Into<String>,
+        grade: Grade,
+        sentence: impl Into<String>,
+    ) -> Finding {
+        let (what, published, ours) = (what.into(), published.into(), ours.into());
+        Finding { what, published, ours, grade, sentence: sentence.into() }
+    }
 }
 
 /// How a finding relates to the paper.
@@ -195,7 +285,25 @@ impl From<f64> for Cell {
     }
 }
 
+impl Figure {
+    /// Creates a figure from the name of its file without the extension, its caption and the picture.
+    pub fn new(name: &'static str, caption: impl Into<String>, chart: Chart) -> Figure {
+        Figure { name, caption: caption.into(), chart }
+    }
+}
+
 impl Table {
+    /// Creates a table from the name of its file without the extension, its caption, the titles of its columns and its
+    /// rows.
+    pub fn new(
+        name: &'static str,
+        caption: impl Into<String>,
+        columns: Vec<&'static str>,
+        rows: Vec<Vec<Cell>>,
+    ) -> Table {
+        Table { name, caption: caption.into(), columns, rows }
+    }
+
     /// Formats the table as CSV. A column with spreads becomes four columns: mean, deviation, least and most.
     pub fn csv(&self) -> String {
         let spreads: Vec<bool> = (0..self.columns.len())

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use faultline_api::quantity::{Duration, Loss, Period};
 use faultline_api::resource::{
-    ApplicationSpec, Cck, Cloth, Count, Crash, ExactTraffic, Exchange, Farm, FaultSpec, Federation,
-    FederationSpec, Fibonacci, Heat, Jacobi, Link, Links, NQueens, Nas, Options, PingPong, Qap, Receive,
-    ReplicateTo, Salted, Schedule, Sel, Simulator, Stealing, Synthetic, TaskGraph, Tic, Traffic,
+    ApplicationSpec, Count, Crash, ExactTraffic, Exchange, FaultSpec, Federation, FederationSpec, Hc3i,
+    Hydee, Independent, Link, Links, NQueens, Options, Receive, ReplicateTo, Schedule, Simulator, Stealing,
+    Synthetic, Traffic,
 };
 use faultline_core::Span;
 
@@ -139,108 +139,109 @@ fn clamp(fault: &mut FaultSpec, cluster: &str, last: u32) {
     }
 }
 
+/// Returns copies of `it`, each with one of these changes.
+fn vary<T: Clone>(it: &T, changes: &[&dyn Fn(&mut T)]) -> Vec<T> {
+    let changed = |change: &&dyn Fn(&mut T)| {
+        let mut copy = it.clone();
+        change(&mut copy);
+        copy
+    };
+    changes.iter().map(changed).collect()
+}
+
+/// Returns copies, each with a smaller number in one of these fields.
+macro_rules! reduced {
+    ($it:expr, $($field:ident),+) => {
+        [$(fewer($it.$field()).flat_map(|to| vary($it, &[&|it| it.$field = Some(to)])).collect::<Vec<_>>()),+].concat()
+    };
+}
+
+/// Returns copies, each without one of these options.
+macro_rules! unset {
+    ($it:expr, $($field:ident),+) => { vary($it, &[$(&|it| it.$field = None),+]) };
+}
+
 fn application(spec: &FederationSpec) -> Smaller {
-    let put = |application| with(spec, |it| it.application = application);
-    match &spec.application {
-        ApplicationSpec::Heat(heat) => {
-            let steps = fewer(heat.steps()).map(|steps| Heat { steps: Some(steps), ..heat.clone() });
-            let rare = [0].map(|every| Heat { feedback_every: Some(every), ..heat.clone() });
-            steps.chain(rare).map(|it| put(ApplicationSpec::Heat(it))).collect()
-        }
-        ApplicationSpec::Salted(salted) => {
-            let duration = salted.step_time() * u64::from(salted.steps());
-            let scripted = scripts(spec, duration);
-            let steps = fewer(salted.steps()).map(|steps| Salted { steps: Some(steps), ..salted.clone() });
-            let others = [
-                Salted { reply: Some(0.0), reply_depth: Some(0), ..salted.clone() },
-                Salted { fan_out: Some(1), ..salted.clone() },
-                Salted { between: Some(if salted.between() > 0.5 { 1.0 } else { 0.5 }), ..salted.clone() },
-            ];
-            let salted = steps.chain(others).map(|it| put(ApplicationSpec::Salted(it)));
-            scripted.into_iter().map(put).chain(salted).collect()
-        }
-        ApplicationSpec::Exchange(exchange) => {
-            let duration = exchange.step_time() * u64::from(exchange.exchanges());
-            let exchanges = fewer(exchange.exchanges())
-                .map(|exchanges| Exchange { exchanges: Some(exchanges), ..exchange.clone() });
-            let receive = |receive| Exchange { receive: Some(receive), ..exchange.clone() };
-            let one = exchange.receive().len() > 1;
-            let ways = one.then_some([Receive::Named, Receive::Gathered]).into_iter().flatten();
-            let ways = ways.map(|way| receive(vec![way]));
-            // No program is simpler than the others by itself, but another one may need fewer exchanges.
-            let programs = (0..8).filter(|&it| it < exchange.pattern());
-            let programs = programs.map(|pattern| Exchange { pattern: Some(pattern), ..exchange.clone() });
-            let smaller = exchanges.chain(ways).chain(programs).map(|it| put(ApplicationSpec::Exchange(it)));
-            scripts(spec, duration).into_iter().map(put).chain(smaller).collect()
-        }
-        ApplicationSpec::Nas(nas) => {
-            let iterations = fewer(nas.iterations()).map(|it| Nas { iterations: Some(it), ..nas.clone() });
-            iterations.map(|it| put(ApplicationSpec::Nas(it))).collect()
-        }
-        ApplicationSpec::Farm(it) => {
-            let pieces = fewer(it.pieces()).map(|pieces| Farm { pieces: Some(pieces), ..it.clone() });
-            pieces.map(|it| put(ApplicationSpec::Farm(it))).collect()
-        }
-        ApplicationSpec::PingPong(it) => {
-            let rounds = fewer(it.rounds()).map(|rounds| PingPong { rounds: Some(rounds), ..it.clone() });
-            rounds.map(|it| put(ApplicationSpec::PingPong(it))).collect()
-        }
-        ApplicationSpec::Fibonacci(it) => {
-            let fewer = fewer(it.n()).map(|n| Fibonacci { n: Some(n), ..it.clone() });
-            fewer.map(|it| put(ApplicationSpec::Fibonacci(it))).collect()
-        }
-        ApplicationSpec::NQueens(it) => {
-            let fewer =
-                fewer(it.n()).map(|n| NQueens { n: Some(n), depth: Some(it.depth().min(n)), ..it.clone() });
-            fewer.map(|it| put(ApplicationSpec::NQueens(it))).collect()
-        }
-        ApplicationSpec::Qap(it) => {
-            let fewer = fewer(it.depth()).map(|depth| Qap { depth: Some(depth), ..it.clone() });
-            fewer.map(|it| put(ApplicationSpec::Qap(it))).collect()
-        }
-        ApplicationSpec::TaskGraph(it) => {
-            let flatter = fewer(it.depth()).map(|depth| TaskGraph { depth: Some(depth), ..it.clone() });
-            let narrower = fewer(it.width()).map(|width| TaskGraph { width: Some(width), ..it.clone() });
-            flatter.chain(narrower).map(|it| put(ApplicationSpec::TaskGraph(it))).collect()
-        }
-        ApplicationSpec::Cloth(it) => {
-            let shorter = fewer(it.iterations()).map(|all| Cloth { iterations: Some(all), ..it.clone() });
-            let lower = fewer(it.rows()).map(|rows| Cloth { rows: Some(rows), ..it.clone() });
-            let narrower = fewer(it.columns()).map(|columns| Cloth { columns: Some(columns), ..it.clone() });
-            shorter.chain(lower).chain(narrower).map(|it| put(ApplicationSpec::Cloth(it))).collect()
-        }
-        ApplicationSpec::Jacobi(it) => {
-            let shorter = fewer(it.iterations()).map(|all| Jacobi { iterations: Some(all), ..it.clone() });
-            let lower = fewer(it.rows()).map(|rows| Jacobi { rows: Some(rows), ..it.clone() });
-            let narrower = fewer(it.columns()).map(|columns| Jacobi { columns: Some(columns), ..it.clone() });
-            let untested = (it.test_every() > 0).then(|| Jacobi { test_every: Some(0), ..it.clone() });
-            let all = shorter.chain(lower).chain(narrower).chain(untested);
-            all.map(|it| put(ApplicationSpec::Jacobi(it))).collect()
-        }
-        ApplicationSpec::Custom(_) => Vec::new(),
-        ApplicationSpec::Synthetic(synthetic) => {
-            let Traffic::Exact(exact) = &synthetic.traffic else { return Vec::new() };
-            let put = |exact| {
-                let traffic = Traffic::Exact(exact);
-                put(ApplicationSpec::Synthetic(Synthetic { traffic, ..synthetic.clone() }))
-            };
-            let mut smaller = Vec::new();
-            for (index, count) in exact.messages.iter().enumerate() {
-                let mut fewer_of = exact.clone();
-                if count.count > 1 {
-                    fewer_of.messages[index].count -= 1;
-                } else {
-                    fewer_of.messages.remove(index);
-                }
-                smaller.push(put(fewer_of));
-            }
-            if exact.duration.0 > Span::from_millis(20) {
-                smaller
-                    .push(put(ExactTraffic { duration: Duration(half(exact.duration.0)), ..exact.clone() }));
-            }
-            smaller
-        }
+    fn all<T>(wrap: fn(T) -> ApplicationSpec, smaller: Vec<T>) -> Vec<ApplicationSpec> {
+        smaller.into_iter().map(wrap).collect()
     }
+    use ApplicationSpec as App;
+    let smaller = match &spec.application {
+        App::Heat(it) => {
+            let mut smaller = reduced!(it, steps);
+            smaller.extend(vary(it, &[&|it| it.feedback_every = Some(0)]));
+            all(App::Heat, smaller)
+        }
+        App::Salted(it) => {
+            let mut smaller = reduced!(it, steps);
+            let between = if it.between() > 0.5 { 1.0 } else { 0.5 };
+            smaller.extend(vary(
+                it,
+                &[
+                    &|it| (it.reply, it.reply_depth) = (Some(0.0), Some(0)),
+                    &|it| it.fan_out = Some(1),
+                    &|it| it.between = Some(between),
+                ],
+            ));
+            let scripted = scripts(spec, it.step_time() * u64::from(it.steps()));
+            [scripted, all(App::Salted, smaller)].concat()
+        }
+        App::Exchange(it) => {
+            let mut smaller = reduced!(it, exchanges);
+            if it.receive().len() > 1 {
+                let [named, gathered] = [Receive::Named, Receive::Gathered].map(|way| Some(vec![way]));
+                let set: [&dyn Fn(&mut Exchange); 2] =
+                    [&|it| it.receive.clone_from(&named), &|it| it.receive.clone_from(&gathered)];
+                smaller.extend(vary(it, &set));
+            }
+            // No program is simpler than the others by itself, but another one may need fewer exchanges.
+            let programs = (0..8).filter(|&program| program < it.pattern());
+            smaller.extend(programs.flat_map(|program| vary(it, &[&|it| it.pattern = Some(program)])));
+            let scripted = scripts(spec, it.step_time() * u64::from(it.exchanges()));
+            [scripted, all(App::Exchange, smaller)].concat()
+        }
+        App::Nas(it) => all(App::Nas, reduced!(it, iterations)),
+        App::Farm(it) => all(App::Farm, reduced!(it, pieces)),
+        App::PingPong(it) => all(App::PingPong, reduced!(it, rounds)),
+        App::Fibonacci(it) => all(App::Fibonacci, reduced!(it, n)),
+        App::NQueens(it) => {
+            let fewer = fewer(it.n());
+            let set = |it: &mut NQueens, to| (it.n, it.depth) = (Some(to), Some(it.depth().min(to)));
+            all(App::NQueens, fewer.flat_map(|to| vary(it, &[&|it| set(it, to)])).collect())
+        }
+        App::Qap(it) => all(App::Qap, reduced!(it, depth)),
+        App::TaskGraph(it) => all(App::TaskGraph, reduced!(it, depth, width)),
+        App::Cloth(it) => all(App::Cloth, reduced!(it, iterations, rows, columns)),
+        App::Jacobi(it) => {
+            let mut smaller = reduced!(it, iterations, rows, columns);
+            if it.test_every() > 0 {
+                smaller.extend(vary(it, &[&|it| it.test_every = Some(0)]));
+            }
+            all(App::Jacobi, smaller)
+        }
+        App::Custom(_) => Vec::new(),
+        App::Synthetic(it) => all(App::Synthetic, synthetic(it)),
+    };
+    smaller.into_iter().map(|it| with(spec, |spec| spec.application = it)).collect()
+}
+
+/// Removes one message at a time, or shortens the application.
+fn synthetic(it: &Synthetic) -> Vec<Synthetic> {
+    let Traffic::Exact(exact) = &it.traffic else { return Vec::new() };
+    let mut smaller = Vec::new();
+    for (index, count) in exact.messages.iter().enumerate() {
+        smaller.extend(vary(
+            exact,
+            &[&|it| match count.count {
+                0 | 1 => drop(it.messages.remove(index)),
+                _ => it.messages[index].count -= 1,
+            }],
+        ));
+    }
+    if exact.duration.0 > Span::from_millis(20) {
+        smaller.extend(vary(exact, &[&|it| it.duration = Duration(half(it.duration.0))]));
+    }
+    smaller.into_iter().map(|exact| Synthetic { traffic: Traffic::Exact(exact), ..it.clone() }).collect()
 }
 
 /// Returns applications that send only a few messages.
@@ -276,153 +277,103 @@ fn half(span: Span) -> Span {
     short(Span(span.0 / 2))
 }
 
+/// Returns a copy with a longer time between checkpoints, so that a stalled process takes fewer of them before the
+/// deadline; nothing if the time is unset or already long.
+macro_rules! rarer {
+    ($it:expr) => {
+        match $it.tau.filter(|it| it.0 < LONG) {
+            Some(tau) => vary($it, &[&|it| it.tau = Some(Duration(short((tau.0 * 4).min(LONG))))]),
+            None => Vec::new(),
+        }
+    };
+}
+
+const LONG: Span = Span::from_secs(10);
+
+/// Returns a copy with one replica in another cluster, which needs no storage server.
+macro_rules! plainer {
+    ($it:expr) => {
+        vary($it, &[&|it| (it.replicas, it.replicate_to) = (Some(1), Some(ReplicateTo::OtherCluster))])
+    };
+}
+
 fn protocol(spec: &FederationSpec) -> Smaller {
-    let never = Some(never_period());
-    let put = |options| with(spec, |it| it.protocol = spec.protocol.with_options(options));
-    match spec.protocol.options() {
-        Options::Hc3i(hc3i) => {
-            let mut smaller = vec![put(Options::Hc3i(faultline_api::resource::Hc3i {
-                collect_every: never,
-                ..hc3i.clone()
-            }))];
-            let mut plain = hc3i.clone();
-            plain.piggyback = None;
-            smaller.push(put(Options::Hc3i(plain)));
-            let mut central = hc3i.clone();
-            central.collect_by = None;
-            smaller.push(put(Options::Hc3i(central)));
-            let mut rarer = hc3i.clone();
-            rarer.forcing = None;
-            smaller.push(put(Options::Hc3i(rarer)));
-            for (name, period) in &hc3i.checkpoint_every_in {
-                if *period != Period(None) {
-                    let mut rarer = hc3i.clone();
-                    rarer.checkpoint_every_in.insert(name.clone(), Period(None));
-                    smaller.push(put(Options::Hc3i(rarer)));
-                }
-            }
-            if hc3i.checkpoint_every_in.values().all(|it| *it == Period(None)) {
-                let mut plain = hc3i.clone();
-                (plain.checkpoint_every, plain.checkpoint_every_in) = (never, BTreeMap::new());
-                smaller.push(put(Options::Hc3i(plain)));
-            }
-            for (replicas, to) in [(1, ReplicateTo::OtherCluster), (1, ReplicateTo::SharedStorage)] {
-                // Prefers fewer processes: a replica in another cluster needs no storage server.
-                let better = to == ReplicateTo::OtherCluster || hc3i.replicas != Some(1);
-                if better && hc3i.replicate_to != Some(ReplicateTo::OtherCluster) {
-                    let mut other = hc3i.clone();
-                    (other.replicas, other.replicate_to) = (Some(replicas), Some(to));
-                    smaller.push(put(Options::Hc3i(other)));
-                } else if hc3i.replicas.is_some_and(|it| it > 1) {
-                    let mut other = hc3i.clone();
-                    other.replicas = Some(1);
-                    smaller.push(put(Options::Hc3i(other)));
-                }
-            }
-            smaller
+    fn all<T>(wrap: fn(T) -> Options, smaller: Vec<T>) -> Vec<Options> {
+        smaller.into_iter().map(wrap).collect()
+    }
+    let smaller = match spec.protocol.options() {
+        Options::Hc3i(it) => all(Options::Hc3i, hc3i(&it)),
+        Options::Coordinated(it) => all(
+            Options::Coordinated,
+            vary(&it, &[&|it| it.collect_every = NEVER, &|it| it.checkpoint_every = NEVER]),
+        ),
+        Options::Independent(it) => {
+            let never_at_all: &dyn Fn(&mut Independent) =
+                &|it| (it.checkpoint_every, it.checkpoint_every_in) = (NEVER, BTreeMap::new());
+            all(Options::Independent, vary(&it, &[&|it| it.collect_every = NEVER, never_at_all]))
         }
-        Options::Coordinated(coordinated) => {
-            let mut rarer = coordinated.clone();
-            rarer.collect_every = never;
-            let mut never_at_all = coordinated.clone();
-            never_at_all.checkpoint_every = never;
-            vec![put(Options::Coordinated(rarer)), put(Options::Coordinated(never_at_all))]
-        }
-        Options::Independent(independent) => {
-            let mut rarer = independent.clone();
-            rarer.collect_every = never;
-            let mut never_at_all = independent.clone();
-            (never_at_all.checkpoint_every, never_at_all.checkpoint_every_in) = (never, BTreeMap::new());
-            vec![put(Options::Independent(rarer)), put(Options::Independent(never_at_all))]
-        }
-        Options::Hydee(hydee) => {
-            let put = |options| put(Options::Hydee(options));
-            let mut smaller = Vec::new();
-            let rare = hydee.checkpoint_every_in.iter().filter(|(_, period)| **period != never_period());
-            for (name, _) in rare {
-                let mut rarer = hydee.clone();
-                rarer.checkpoint_every_in.insert(name.clone(), never_period());
-                smaller.push(put(rarer));
-            }
-            if hydee.log_memory.is_some() {
-                let mut other = hydee.clone();
-                other.log_memory = None;
-                smaller.push(put(other));
-            }
-            if hydee.replicas != Some(1) || hydee.replicate_to != Some(ReplicateTo::OtherCluster) {
-                let mut other = hydee.clone();
-                (other.replicas, other.replicate_to) = (Some(1), Some(ReplicateTo::OtherCluster));
-                smaller.push(put(other));
-            }
-            smaller
-        }
-        Options::Tic(tic) => {
-            let mut smaller = vec![put(Options::Tic(Tic { cp0: None, ..tic.clone() }))];
-            if let Some(tau) = rarer(tic.tau) {
-                smaller.push(put(Options::Tic(Tic { tau, ..tic.clone() })));
-            }
-            if let Some((replicas, replicate_to)) = plainer(tic.replicas, tic.replicate_to) {
-                smaller.push(put(Options::Tic(Tic { replicas, replicate_to, ..tic })));
-            }
-            smaller
-        }
-        Options::Sel(sel) => {
-            let mut smaller = Vec::new();
-            if let Some(tau) = rarer(sel.tau) {
-                smaller.push(put(Options::Sel(Sel { tau, ..sel.clone() })));
-            }
-            if let Some((replicas, replicate_to)) = plainer(sel.replicas, sel.replicate_to) {
-                smaller.push(put(Options::Sel(Sel { replicas, replicate_to, ..sel })));
-            }
-            smaller
-        }
-        Options::Cck(cck) => {
-            let mut smaller = Vec::new();
-            if let Some((replicas, replicate_to)) = plainer(cck.replicas, cck.replicate_to) {
-                smaller.push(put(Options::Cck(Cck { replicas, replicate_to, ..cck.clone() })));
-            }
-            if let Some(tau) = rarer(cck.tau) {
-                smaller.push(put(Options::Cck(Cck { tau, ..cck.clone() })));
-            }
-            if cck.coordination.is_some() {
-                smaller.push(put(Options::Cck(Cck { coordination: None, ..cck.clone() })));
-            }
-            if cck.servers.is_some() {
-                smaller.push(put(Options::Cck(Cck { servers: None, ..cck.clone() })));
-            }
-            if cck.from_memory.is_some() {
-                smaller.push(put(Options::Cck(Cck { from_memory: None, ..cck.clone() })));
-            }
-            if cck.spread.is_some() {
-                smaller.push(put(Options::Cck(Cck { spread: None, ..cck.clone() })));
-            }
-            smaller
+        Options::Hydee(it) => all(Options::Hydee, hydee(&it)),
+        Options::Tic(it) => all(Options::Tic, [unset!(&it, cp0), rarer!(&it), plainer!(&it)].concat()),
+        Options::Sel(it) => all(Options::Sel, [rarer!(&it), plainer!(&it)].concat()),
+        Options::Cck(it) => {
+            let unset = unset!(&it, coordination, servers, from_memory, spread);
+            all(Options::Cck, [plainer!(&it), rarer!(&it), unset].concat())
         }
         Options::Satin(_) | Options::Unprotected(_) | Options::Custom(_) | Options::Program(_) => Vec::new(),
+    };
+    smaller.into_iter().map(|it| with(spec, |to| to.protocol = spec.protocol.with_options(it))).collect()
+}
+
+fn hc3i(it: &Hc3i) -> Vec<Hc3i> {
+    let mut smaller = vary(
+        it,
+        &[&|it| it.collect_every = NEVER, &|it| it.piggyback = None, &|it| it.collect_by = None, &|it| {
+            it.forcing = None
+        }],
+    );
+    for name in it.checkpoint_every_in.keys() {
+        smaller.extend(vary(
+            it,
+            &[&|it| *it.checkpoint_every_in.entry(name.clone()).or_default() = Period(None)],
+        ));
     }
+    if it.checkpoint_every_in.values().all(|it| *it == Period(None)) {
+        smaller.extend(vary(
+            it,
+            &[&|it| (it.checkpoint_every, it.checkpoint_every_in) = (NEVER, BTreeMap::new())],
+        ));
+    }
+    for to in [ReplicateTo::OtherCluster, ReplicateTo::SharedStorage] {
+        // Prefers fewer processes: a replica in another cluster needs no storage server.
+        let better = to == ReplicateTo::OtherCluster || it.replicas != Some(1);
+        if better && it.replicate_to != Some(ReplicateTo::OtherCluster) {
+            smaller.extend(vary(it, &[&|it| (it.replicas, it.replicate_to) = (Some(1), Some(to))]));
+        } else if it.replicas.is_some_and(|it| it > 1) {
+            smaller.extend(vary(it, &[&|it| it.replicas = Some(1)]));
+        }
+    }
+    smaller
 }
 
-/// Returns a longer time between checkpoints, so that a stalled process takes fewer of them before the deadline; `None`
-/// if the time is unset or already long.
-fn rarer(tau: Option<Duration>) -> Option<Option<Duration>> {
-    const LONG: Span = Span::from_secs(10);
-    let tau = tau.filter(|it| it.0 < LONG)?;
-    Some(Some(Duration(short((tau.0 * 4).min(LONG)))))
+fn hydee(it: &Hydee) -> Vec<Hydee> {
+    let mut smaller = Vec::new();
+    for name in it.checkpoint_every_in.keys() {
+        smaller.extend(vary(
+            it,
+            &[&|it| *it.checkpoint_every_in.entry(name.clone()).or_default() = Period(None)],
+        ));
+    }
+    smaller.extend(vary(
+        it,
+        &[&|it| it.log_memory = None, &|it| {
+            (it.replicas, it.replicate_to) = (Some(1), Some(ReplicateTo::OtherCluster))
+        }],
+    ));
+    smaller
 }
 
-/// Returns the options for one replica in another cluster, which needs no storage server; `None` if they are already
-/// set.
-fn plainer(
-    replicas: Option<u32>,
-    replicate_to: Option<ReplicateTo>,
-) -> Option<(Option<u32>, Option<ReplicateTo>)> {
-    let plain = (Some(1), Some(ReplicateTo::OtherCluster));
-    ((replicas, replicate_to) != plain).then_some(plain)
-}
-
-fn never_period() -> Period {
-    Period(None)
-}
+/// Never taken or collected.
+const NEVER: Option<Period> = Some(Period(None));
 
 /// Simplifies the network, the storage and the control plane.
 fn surroundings(spec: &FederationSpec) -> Smaller {

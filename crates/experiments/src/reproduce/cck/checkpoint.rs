@@ -3,9 +3,9 @@
 
 use super::{Planned, times, watch};
 use crate::measures::{Spread, short};
-use crate::reproduce::chart::{Chart, Series};
-use crate::reproduce::section::{Cell, Figure, Finding, Grade, Section, Table};
+use crate::reproduce::section::{Cell, Finding, Grade, Section};
 use crate::reproduce::{ExperimentRunner, Interrupted};
+use faultline_report::chart::{Chart, Series};
 
 /// Returns the number of channels between the blocks of a grid, where each block sends to its neighbours.
 fn channels([rows, columns]: [u32; 2]) -> u64 {
@@ -34,43 +34,34 @@ pub(super) fn messages(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Sect
         rows.push(row);
     }
     let n = grids[grids.len() - 1].map(u64::from);
-    Ok(vec![Section {
-        id: "messages",
-        title: "Messages of a checkpoint".into(),
-        place: "long paper, sections 3.4 and 3.6.1",
-        text: vec![
-            "The program is Jacobi, with one block for each process. With N processes and E channels, coordination \
-             between neighbours takes 2N + 3E messages: N to begin, 2E questions and answers that drain the \
-             channels, E to continue, and N acknowledgements. Coordination of all processes takes N(N + 2) \
-             messages. The messages of every checkpoint were counted."
-                .into(),
-        ],
-        findings: vec![Finding {
-            what: "messages of a checkpoint".into(),
-            published: "O(N V) with V neighbours, instead of O(N²)".into(),
-            ours: format!("{} instead of {} with {} processes", last[0], last[1], n[0] * n[1]),
-            grade: Grade::value(is_exact),
-            sentence: "Agrees if every checkpoint of every run required exactly the number of messages \
-                       that the formulas give.".into(),
-        }],
-        figures: vec![Figure {
-            name: "messages",
-            caption: "Messages of one checkpoint".into(),
-            chart: Chart {
-                title: "messages by number of processes".into(),
-                x: "processes".into(),
-                y: "messages".into(),
-                series: series.into(),
-                stated: Vec::new(),
-            },
-        }],
-        tables: vec![Table {
-            name: "messages",
-            caption: "Messages of one checkpoint, counted and computed".into(),
-            columns: vec!["grid", "channels", "neighbours", "2N + 3E", "global", "N(N + 2)"],
-            rows,
-        }],
-    }])
+    Ok(vec![
+        Section::new("messages", "Messages of a checkpoint", "long paper, sections 3.4 and 3.6.1")
+            .text(
+                "The program is Jacobi, with one block for each process. With N processes and E channels, \
+                 coordination between neighbours takes 2N + 3E messages: N to begin, 2E questions and \
+                 answers that drain the channels, E to continue, and N acknowledgements. Coordination of all \
+                 processes takes N(N + 2) messages. The messages of every checkpoint were counted.",
+            )
+            .finding(
+                "messages of a checkpoint",
+                "O(N V) with V neighbours, instead of O(N²)",
+                format!("{} instead of {} with {} processes", last[0], last[1], n[0] * n[1]),
+                Grade::value(is_exact),
+                "Agrees if every checkpoint of every run required exactly the number of messages that the \
+                 formulas give.",
+            )
+            .figure(
+                "messages",
+                "Messages of one checkpoint",
+                Chart::new("messages by number of processes", "processes", "messages", series.into()),
+            )
+            .table(
+                "messages",
+                "Messages of one checkpoint, counted and computed",
+                vec!["grid", "channels", "neighbours", "2N + 3E", "global", "N(N + 2)"],
+                rows,
+            ),
+    ])
 }
 
 /// Returns the rectangle with this number of processes that is closest to a square.
@@ -113,59 +104,56 @@ pub(super) fn one_server(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Se
             ]);
         }
         if tasks == 2000 {
-            findings.push(Finding {
-                what: "state of a process with 2000 tasks".into(),
-                published: "about 300 KB".into(),
-                ours: format!("{} KB", short(last_bytes / 1e3)),
-                grade: Grade::value((last_bytes / 3e5 - 1.0).abs() <= Grade::TOLERANCE),
-                sentence: "Agrees within a fifth. Each block has four particles, so that a task is as small as the paper's.".into(),
-            });
+            findings.push(Finding::new(
+                "state of a process with 2000 tasks",
+                "about 300 KB",
+                format!("{} KB", short(last_bytes / 1e3)),
+                Grade::value((last_bytes / 3e5 - 1.0).abs() <= Grade::TOLERANCE),
+                "Agrees within a fifth. Each block has four particles, so that a task is as small as the \
+                 paper's.",
+            ));
             let (count, wire) =
                 (counts[counts.len() - 1], last_bytes * f64::from(counts[counts.len() - 1]) / WIRE / 1e3);
-            findings.push(Finding {
-                what: "the server is the bottleneck".into(),
-                published: "with 2000 tasks, the server receives about 12 MB from 40 processors".into(),
-                ours: format!(
+            findings.push(Finding::new(
+                "the server is the bottleneck",
+                "with 2000 tasks, the server receives about 12 MB from 40 processors",
+                format!(
                     "{} MB from {count}: {} ms on the wire, of {} ms for the checkpoint",
                     short(last_bytes * f64::from(count) / 1e6),
                     short(wire),
                     short(last.mean)
                 ),
-                grade: Grade::direction(wire / last.mean > 0.5),
-                sentence: "Agrees if more than half of the time is spent on the server's wire.".into(),
-            });
+                Grade::direction(wire / last.mean > 0.5),
+                "Agrees if more than half of the time is spent on the server's wire.",
+            ));
         }
         series.push(Series { name: format!("{tasks} tasks per process"), points });
     }
-    Ok(vec![Section {
-        id: "servers-short",
-        title: "One storage server".into(),
-        place: "short paper, section 4.2, figure 5",
-        text: vec![
-            "The program is Cloth, with 500 and with 2000 tasks for each process: two tasks for each block in each \
-             of two unrolled iterations. One server on Fast Ethernet stores all states; all processes coordinate. \
-             The paper says 200 tasks in its text, but 500 in the caption."
-                .into(),
-        ],
-        findings,
-        figures: vec![Figure {
-            name: "servers-short",
-            caption: "Time of a checkpoint with one storage server".into(),
-            chart: Chart {
-                title: "time of a checkpoint by number of processes".into(),
-                x: "processes".into(),
-                y: "milliseconds".into(),
-                series,
-                stated: Vec::new(),
-            },
-        }],
-        tables: vec![Table {
-            name: "servers-short",
-            caption: "Time of a checkpoint".into(),
-            columns: vec!["tasks", "processes", "state KB", "wire ms", "checkpoint ms"],
-            rows,
-        }],
-    }])
+    Ok(vec![
+        Section::new("servers-short", "One storage server", "short paper, section 4.2, figure 5")
+            .text(
+                "The program is Cloth, with 500 and with 2000 tasks for each process: two tasks for each \
+                 block in each of two unrolled iterations. One server on Fast Ethernet stores all states; \
+                 all processes coordinate. The paper says 200 tasks in its text, but 500 in the caption.",
+            )
+            .findings(findings)
+            .figure(
+                "servers-short",
+                "Time of a checkpoint with one storage server",
+                Chart::new(
+                    "time of a checkpoint by number of processes",
+                    "processes",
+                    "milliseconds",
+                    series,
+                ),
+            )
+            .table(
+                "servers-short",
+                "Time of a checkpoint",
+                vec!["tasks", "processes", "state KB", "wire ms", "checkpoint ms"],
+                rows,
+            ),
+    ])
 }
 
 /// Compares the slopes of a curve below and above this number of processes. There is a break if the curve is at least a
@@ -233,70 +221,63 @@ pub(super) fn many_servers(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<
     let greatest = counts[counts.len() - 1];
     let full = 4 * servers[0];
     let (slopes, has_break) = break_at(full, &few);
-    Ok(vec![Section {
-        id: "servers-long",
-        title: "Many storage servers".into(),
-        place: "long paper, section 4.1, figure 10",
-        text: vec![
-            "The program is Jacobi, with one block of 2 MB for each process (32 KB with `--quick`). Each server \
-             receives the states of its processes sequentially. In the paper, both curves depart from the straight \
-             line at four processes for each server: with 20 servers, at 80 processes; with 60 servers, at 240 \
-             processes."
-                .into(),
-        ],
-        findings: vec![
-            Finding {
-                what: format!("{greatest} processes, {} servers", servers[1]),
-                published: "less than 230 ms (240 processes, 60 servers)".into(),
-                ours: format!("{} ms", short(last(&many))),
-                grade: if runner.is_quick() {
-                    Grade::NotStated
-                } else {
-                    Grade::at_most(last(&many), 230.0)
-                },
-                sentence: "Four states of 2 MB take 64 ms on the wire. The rest of the published time was spent in \
-                           processors and software, which take no time here."
-                    .into(),
-            },
-            Finding {
-                what: format!("slope at {full} processes, {} servers", servers[0]),
-                published: "a break at 80 processes with 20 servers, four for each server".into(),
-                ours: slopes,
-                grade: has_break,
-                sentence: "Agrees if the curve is at least a quarter steeper above four processes for each server. A \
-                           server here receives its states sequentially and at the same rate, however many there are."
-                    .into(),
-            },
-            Finding {
-                what: format!("{} servers instead of {}", servers[0], servers[1]),
-                published: "the servers are congested".into(),
-                ours: format!("{} times as long with {greatest} processes", short(ratio)),
-                grade: Grade::direction((0.7 * expected..1.3 * expected).contains(&ratio)),
-                sentence: format!(
-                    "Agrees if the servers are the bottleneck: the time then grows with the number of processes for \
-                     each server, which is {} times as large.",
+    Ok(vec![
+        Section::new("servers-long", "Many storage servers", "long paper, section 4.1, figure 10")
+            .text(
+                "The program is Jacobi, with one block of 2 MB for each process (32 KB with `--quick`). Each \
+                 server receives the states of its processes sequentially. In the paper, both curves depart \
+                 from the straight line at four processes for each server: with 20 servers, at 80 processes; \
+                 with 60 servers, at 240 processes.",
+            )
+            .finding(
+                format!("{greatest} processes, {} servers", servers[1]),
+                "less than 230 ms (240 processes, 60 servers)",
+                format!("{} ms", short(last(&many))),
+                if runner.is_quick() { Grade::NotStated } else { Grade::at_most(last(&many), 230.0) },
+                "Four states of 2 MB take 64 ms on the wire. The rest of the published time was spent in \
+                 processors and software, which take no time here.",
+            )
+            .finding(
+                format!("slope at {full} processes, {} servers", servers[0]),
+                "a break at 80 processes with 20 servers, four for each server",
+                slopes,
+                has_break,
+                "Agrees if the curve is at least a quarter steeper above four processes for each server. A \
+                 server here receives its states sequentially and at the same rate, however many there are.",
+            )
+            .finding(
+                format!("{} servers instead of {}", servers[0], servers[1]),
+                "the servers are congested",
+                format!("{} times as long with {greatest} processes", short(ratio)),
+                Grade::direction((0.7 * expected..1.3 * expected).contains(&ratio)),
+                format!(
+                    "Agrees if the servers are the bottleneck: the time then grows with the number of \
+                     processes for each server, which is {} times as large.",
                     short(expected)
                 ),
-            },
-        ],
-        figures: vec![Figure {
-            name: "servers-long",
-            caption: "Time of a checkpoint".into(),
-            chart: Chart {
-                title: "time of a checkpoint by number of processes and servers".into(),
-                x: "processes".into(),
-                y: "milliseconds".into(),
-                series,
-                stated: if runner.is_quick() { Vec::new() } else { vec![("240 processes, 60 servers".into(), 230.0)] },
-            },
-        }],
-        tables: vec![Table {
-            name: "servers-long",
-            caption: "Time of a checkpoint".into(),
-            columns: vec!["servers", "processes", "processes per server", "state MB", "wire ms", "checkpoint ms"],
-            rows,
-        }],
-    }])
+            )
+            .figure(
+                "servers-long",
+                "Time of a checkpoint",
+                Chart::new(
+                    "time of a checkpoint by number of processes and servers",
+                    "processes",
+                    "milliseconds",
+                    series,
+                )
+                .stated(if runner.is_quick() {
+                    Vec::new()
+                } else {
+                    vec![("240 processes, 60 servers".into(), 230.0)]
+                }),
+            )
+            .table(
+                "servers-long",
+                "Time of a checkpoint",
+                vec!["servers", "processes", "processes per server", "state MB", "wire ms", "checkpoint ms"],
+                rows,
+            ),
+    ])
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::{Planned, watch};
 use crate::compare::Made;
 use crate::measures::{Spread, short};
 use crate::reproduce::hydee::parse;
-use crate::reproduce::section::{Cell, Finding, Grade, Section, Table};
+use crate::reproduce::section::{Cell, Grade, Section};
 use crate::reproduce::{ExperimentRunner, Interrupted, RunRequest};
 
 /// The programs whose tasks are measured. One process runs all blocks, so that no task waits for another process.
@@ -48,12 +48,16 @@ impl MeasuredProgram {
 kind: Federation
 metadata: {{ name: {name} }}
 spec:
-  clusters: [{{ name: orsay, nodes: 1 }}]
+  \
+             clusters: [{{ name: orsay, nodes: 1 }}]
   protocol: {{ none: {{}} }}
   application:
-    {name}: {{ rows: {rows}, columns: {columns}, size: {size}, iterations: {iterations}, {test}taskTime: {task_us}us }}
+    {name}: \
+             {{ rows: {rows}, columns: {columns}, size: {size}, iterations: {iterations}, {test}taskTime: \
+             {task_us}us }}
   schedule: {{ window: 2 }}
-  failures: {{ detectAfter: 10s, restartAfter: 200ms }}
+  failures: {{ detectAfter: 10s, restartAfter: 200ms \
+             }}
   deadline: 5m
 "
         )
@@ -138,39 +142,34 @@ pub(super) fn measured(
         let taken = Spread::of(runs.iter().map(|it| it.checkpoints.len() as f64));
         checkpoints.push(vec![Cell::from(tau), taken.into(), longer.into()]);
     }
-    Ok(vec![Section {
-        id: "task-times",
-        title: "Task times measured on real processes".into(),
-        place: "not in the papers",
-        text: vec![
-            "One real process on this machine runs all blocks of Jacobi and of Cloth, and the median time from one task \
-             to the next is measured. The simulator then runs the same programs with tasks that take this time. The \
-             second table shows checkpoints of Jacobi on four processes whose tasks take the measured time."
-                .into(),
-        ],
-        findings: vec![Finding {
-            what: "simulated run time with measured task times".into(),
-            published: String::new(),
-            ours: format!("within {} % of the real run time", short(furthest)),
-            grade: Grade::NotStated,
-            sentence: "The greatest difference of any program.".into(),
-        }],
-        figures: Vec::new(),
-        tables: vec![
-            Table {
-                name: "task-times",
-                caption: "Time of a task, and run time on one process".into(),
-                columns: vec!["program", "side of a block", "task us", "real s", "simulated s", "difference %"],
+    Ok(vec![
+        Section::new("task-times", "Task times measured on real processes", "not in the papers")
+            .text(
+                "One real process on this machine runs all blocks of Jacobi and of Cloth, and the median \
+                 time from one task to the next is measured. The simulator then runs the same programs with \
+                 tasks that take this time. The second table shows checkpoints of Jacobi on four processes \
+                 whose tasks take the measured time.",
+            )
+            .finding(
+                "simulated run time with measured task times",
+                String::new(),
+                format!("within {} % of the real run time", short(furthest)),
+                Grade::NotStated,
+                "The greatest difference of any program.",
+            )
+            .table(
+                "task-times",
+                "Time of a task, and run time on one process",
+                vec!["program", "side of a block", "task us", "real s", "simulated s", "difference %"],
                 rows,
-            },
-            Table {
-                name: "task-times-checkpoints",
-                caption: "Checkpoints of Jacobi with measured task times, simulated".into(),
-                columns: vec!["seconds between checkpoints", "complete checkpoints", "overhead %"],
-                rows: checkpoints,
-            },
-        ],
-    }])
+            )
+            .table(
+                "task-times-checkpoints",
+                "Checkpoints of Jacobi with measured task times, simulated",
+                vec!["seconds between checkpoints", "complete checkpoints", "overhead %"],
+                checkpoints,
+            ),
+    ])
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use super::{Planned, watch};
 use crate::measures::{Spread, short};
-use crate::reproduce::chart::{Chart, Series};
-use crate::reproduce::section::{Cell, Figure, Finding, Grade, Section, Table};
+use crate::reproduce::section::{Cell, Finding, Grade, Section};
 use crate::reproduce::{ExperimentRunner, Interrupted};
+use faultline_report::chart::{Chart, Series};
 
 /// The duration of a task, in milliseconds. It is short because a process saves its state only after its
 /// running tasks have ended, so saving cannot overlap with them.
@@ -46,37 +46,39 @@ pub(super) fn frequency(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Sec
     points.reverse();
     let (finding, missed) = judge(&points);
     missed.into_iter().for_each(|it| runner.miss(it));
-    Ok(vec![Section {
-        id: "frequency",
-        title: "Run time by the frequency of checkpoints".into(),
-        place: "long paper, section 4.2, figure 11",
-        text: vec![format!(
-            "The program is Jacobi on 32 processes, with ten storage servers and tasks of {TASK_MS} ms. Sending a \
-             state of {} KB over a wire of {} MB/s takes as long as sending 2 MB over Gigabit Ethernet. Without \
-             checkpoints, a run takes {} s.",
+    Ok(vec![
+        Section::new(
+            "frequency",
+            "Run time by the frequency of checkpoints",
+            "long paper, section 4.2, figure 11",
+        )
+        .text(format!(
+            "The program is Jacobi on 32 processes, with ten storage servers and tasks of {TASK_MS} ms. \
+             Sending a state of {} KB over a wire of {} MB/s takes as long as sending 2 MB over Gigabit \
+             Ethernet. Without checkpoints, a run takes {} s.",
             short(f64::from(size * size) * 8.0 / 1e3),
             short(bandwidth),
             short(Spread::of(calm.iter().map(|it| it.seconds)).mean)
-        )],
-        findings: vec![finding],
-        figures: vec![Figure {
-            name: "frequency",
-            caption: "How much longer the run takes".into(),
-            chart: Chart {
-                title: "overhead by frequency of checkpoints".into(),
-                x: "checkpoints per second".into(),
-                y: "percent".into(),
-                series: vec![Series { name: "overhead".into(), points }],
-                stated: vec![(format!("below {BOUNDED} Hz: less than {PUBLISHED} %"), PUBLISHED)],
-            },
-        }],
-        tables: vec![Table {
-            name: "frequency",
-            caption: "Run time by the time between checkpoints".into(),
-            columns: vec!["seconds between checkpoints", "Hz", "complete checkpoints", "overhead %"],
+        ))
+        .findings([finding])
+        .figure(
+            "frequency",
+            "How much longer the run takes",
+            Chart::new(
+                "overhead by frequency of checkpoints",
+                "checkpoints per second",
+                "percent",
+                vec![Series { name: "overhead".into(), points }],
+            )
+            .stated(vec![(format!("below {BOUNDED} Hz: less than {PUBLISHED} %"), PUBLISHED)]),
+        )
+        .table(
+            "frequency",
+            "Run time by the time between checkpoints",
+            vec!["seconds between checkpoints", "Hz", "complete checkpoints", "overhead %"],
             rows,
-        }],
-    }])
+        ),
+    ])
 }
 
 /// Compares the greatest overhead at frequencies below [`BOUNDED`] with the published bound. Also returns the goal if
@@ -86,17 +88,16 @@ fn judge(points: &[(f64, Spread)]) -> (Finding, Option<String>) {
     let missed = most.filter(|it| *it > GOAL).map(|it| {
         format!("the overhead of CCK below {BOUNDED} Hz is at most {GOAL} % (found {} %)", short(it))
     });
-    let finding = Finding {
-        what: "overhead at low frequencies".into(),
-        published: format!("less than {PUBLISHED} % below {BOUNDED} Hz"),
-        ours: most
-            .map_or_else(|| "not run".to_owned(), |it| format!("at most {} % below {BOUNDED} Hz", short(it))),
-        grade: most.map_or(Grade::NotStated, |it| Grade::at_most(it, PUBLISHED)),
-        sentence: format!(
-            "Compared with the run without checkpoints that has the same seed. Coordinating and copying a state take no \
-             processor time here, so the goal is {GOAL} %."
+    let finding = Finding::new(
+        "overhead at low frequencies",
+        format!("less than {PUBLISHED} % below {BOUNDED} Hz"),
+        most.map_or_else(|| "not run".to_owned(), |it| format!("at most {} % below {BOUNDED} Hz", short(it))),
+        most.map_or(Grade::NotStated, |it| Grade::at_most(it, PUBLISHED)),
+        format!(
+            "Compared with the run without checkpoints that has the same seed. Coordinating and copying a \
+             state take no processor time here, so the goal is {GOAL} %."
         ),
-    };
+    );
     (finding, missed)
 }
 

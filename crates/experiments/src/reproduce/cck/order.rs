@@ -6,9 +6,9 @@ use super::observed::Redone;
 use super::required::{redone, spread, with_failure};
 use super::{Planned, watch};
 use crate::measures::{Spread, short};
-use crate::reproduce::chart::{Chart, Series};
-use crate::reproduce::section::{Cell, Figure, Finding, Grade, Section, Table};
+use crate::reproduce::section::{Cell, Figure, Finding, Grade, Section};
 use crate::reproduce::{ExperimentRunner, Interrupted};
+use faultline_report::chart::{Chart, Series};
 
 pub(super) fn order(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let side = if runner.is_quick() { 8 } else { 16 };
@@ -61,11 +61,12 @@ pub(super) fn order(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section
             Spread::of(points.map(|it| it.1.mean)).mean
         };
         let is_short = window < side;
-        findings.push(Finding {
-            what: format!("{window} iterations unrolled, blocks of {side} x {side} for each process"),
-            published: "more tasks if the failure comes early, and 0 if it comes late".into(),
-            ours: format!(
-                "in the first half {} instead of {} tasks, in the second {} instead of {}; none after {} % instead of {} %",
+        findings.push(Finding::new(
+            format!("{window} iterations unrolled, blocks of {side} x {side} for each process"),
+            "more tasks if the failure comes early, and 0 if it comes late",
+            format!(
+                "in the first half {} instead of {} tasks, in the second {} instead of {}; none after {} % \
+                 instead of {} %",
                 short(at(&series[1], false)),
                 short(at(&series[0], false)),
                 short(at(&series[1], true)),
@@ -73,54 +74,50 @@ pub(super) fn order(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section
                 short(100.0 * last_with_tasks(&series[1])),
                 short(100.0 * last_with_tasks(&series[0]))
             ),
-            grade: match is_short {
+            match is_short {
                 true => Grade::direction(last_with_tasks(&series[1]) < last_with_tasks(&series[0])),
                 false => Grade::NotStated,
             },
-            sentence: match is_short {
-                true => "The window is short relative to the width of a partition: most tasks contribute to no \
-                         value that is sent, and wait until all values have been sent."
-                    .into(),
-                false => "The window is long: almost every task contributes to a value that is sent, so there is \
-                          little to postpone."
-                    .into(),
+            match is_short {
+                true => {
+                    "The window is short relative to the width of a partition: most tasks contribute to no \
+                     value that is sent, and wait until all values have been sent."
+                }
+                false => {
+                    "The window is long: almost every task contributes to a value that is sent, so there is \
+                     little to postpone."
+                }
             },
-        });
-        figures.push(Figure {
-            name: if is_short { "order-short" } else { "order-long" },
-            caption: format!(
-                "{window} iterations unrolled: tasks re-executed by processes that have not failed"
-            ),
-            chart: Chart {
-                title: format!("re-executed tasks by the time of the failure, window of {window} iterations"),
-                x: "time of the failure, as a share of the whole computation".into(),
-                y: "tasks".into(),
+        ));
+        figures.push(Figure::new(
+            if is_short { "order-short" } else { "order-long" },
+            format!("{window} iterations unrolled: tasks re-executed by processes that have not failed"),
+            Chart::new(
+                format!("re-executed tasks by the time of the failure, window of {window} iterations"),
+                "time of the failure, as a share of the whole computation",
+                "tasks",
                 series,
-                stated: Vec::new(),
-            },
-        });
+            ),
+        ));
     }
-    Ok(vec![Section {
-        id: "order",
-        title: "Local re-scheduling".into(),
-        place: "long paper, sections 3.7.2 and 4.3, figure 12",
-        text: vec![
-            "The program is Jacobi on nine processes, with a checkpoint after each fifth of the run; the process \
-             in the middle fails. Oldest first is the order without the optimisation. With the optimisation, a \
-             partition first runs the tasks whose values, or values computed from them, are sent soonest. The \
-             paper does not say how many iterations were unrolled, although the result depends on this number, so \
-             the figure shows two numbers."
-                .into(),
-        ],
-        findings,
-        figures,
-        tables: vec![Table {
-            name: "order",
-            caption: "Tasks re-executed by processes that have not failed".into(),
-            columns: vec!["iterations unrolled", "order", "time of the failure", "tasks"],
-            rows,
-        }],
-    }])
+    Ok(vec![
+        Section::new("order", "Local re-scheduling", "long paper, sections 3.7.2 and 4.3, figure 12")
+            .text(
+                "The program is Jacobi on nine processes, with a checkpoint after each fifth of the run; the \
+                 process in the middle fails. Oldest first is the order without the optimisation. With the \
+                 optimisation, a partition first runs the tasks whose values, or values computed from them, \
+                 are sent soonest. The paper does not say how many iterations were unrolled, although the \
+                 result depends on this number, so the figure shows two numbers.",
+            )
+            .findings(findings)
+            .figures(figures)
+            .table(
+                "order",
+                "Tasks re-executed by processes that have not failed",
+                vec!["iterations unrolled", "order", "time of the failure", "tasks"],
+                rows,
+            ),
+    ])
 }
 
 /// Returns the time of the latest failure that caused re-execution, as a share of the computation; 0 if there is none.

@@ -5,9 +5,9 @@ use faultline_core::ProcessId;
 use super::observed::Redone;
 use super::{Planned, Watched, watch};
 use crate::measures::{Spread, short};
-use crate::reproduce::chart::{Chart, Series};
-use crate::reproduce::section::{Cell, Figure, Finding, Grade, Section, Table};
+use crate::reproduce::section::{Cell, Grade, Section};
 use crate::reproduce::{ExperimentRunner, Interrupted};
+use faultline_report::chart::{Chart, Series};
 
 /// The number of iterations from one checkpoint to the next.
 const PERIOD: u32 = 10;
@@ -80,57 +80,57 @@ pub(super) fn required(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Sect
     let is_quick = runner.is_quick();
     // With few processes, all of them are near the failed one.
     let judged = |agrees| if is_quick { Grade::NotStated } else { Grade::direction(agrees) };
-    let section = Section {
-        id: "required",
-        title: "Re-execution".into(),
-        place: "long paper, sections 3.5 and 3.6.2",
-        text: vec![format!(
-            "The program is Jacobi, with one block for each of {n} processes. A process in the middle fails some \
-             iterations after a checkpoint; all others keep their states. The tasks that they re-execute are \
-             compared with those that they would re-execute after a rollback of all processes to the same \
-             checkpoint. A value from k iterations ago depends on blocks up to k steps away. Both figures \
-             therefore depend on the number of iterations since the checkpoint, and there is no gain if the period \
-             is long relative to the width of the grid."
-        )],
-        findings: vec![
-            Finding {
-                what: "re-executed by processes that have not failed".into(),
-                published: "a share ε of the period, for neighbours of the failed process only (no number)".into(),
-                ours: format!(
-                    "{} % of the tasks of a global rollback, {} % with values in memory",
-                    short(means[0]),
-                    short(means[2])
-                ),
-                grade: judged(means[0] <= 20.0),
-                sentence: format!("The mean over failures after {} to {} iterations. Up to 20 % counts as agreement.", iterations[0], iterations[iterations.len() - 1]),
-            },
-            Finding {
-                what: "processes that re-execute nothing".into(),
-                published: "the number of processes that take part is small, and may be constant".into(),
-                ours: format!("{} %, {} % with values in memory", short(means[1]), short(means[3])),
-                grade: judged(means[1] >= MOSTLY_IDLE),
-                sentence: format!(
-                    "The share of the processes that have not failed. At least {MOSTLY_IDLE} % counts as agreement, \
-                     which is reached for periods of up to {} iterations, or up to {} with values in memory.",
-                    periods[0], periods[1]
-                ),
-            },
-        ],
-        figures: vec![Figure {
-            name: "required",
-            caption: "Re-executed tasks in percent of a global rollback, and percentage of processes that re-execute nothing".into(),
-            chart: Chart {
-                title: "re-executed tasks by iterations since the checkpoint".into(),
-                x: "iterations since the checkpoint".into(),
-                y: "percent".into(),
+    let section = Section::new("required", "Re-execution", "long paper, sections 3.5 and 3.6.2")
+        .text(format!(
+            "The program is Jacobi, with one block for each of {n} processes. A process in the middle fails \
+             some iterations after a checkpoint; all others keep their states. The tasks that they \
+             re-execute are compared with those that they would re-execute after a rollback of all processes \
+             to the same checkpoint. A value from k iterations ago depends on blocks up to k steps away. \
+             Both figures therefore depend on the number of iterations since the checkpoint, and there is no \
+             gain if the period is long relative to the width of the grid."
+        ))
+        .finding(
+            "re-executed by processes that have not failed",
+            "a share ε of the period, for neighbours of the failed process only (no number)",
+            format!(
+                "{} % of the tasks of a global rollback, {} % with values in memory",
+                short(means[0]),
+                short(means[2])
+            ),
+            judged(means[0] <= 20.0),
+            format!(
+                "The mean over failures after {} to {} iterations. Up to 20 % counts as agreement.",
+                iterations[0],
+                iterations[iterations.len() - 1]
+            ),
+        )
+        .finding(
+            "processes that re-execute nothing",
+            "the number of processes that take part is small, and may be constant",
+            format!("{} %, {} % with values in memory", short(means[1]), short(means[3])),
+            judged(means[1] >= MOSTLY_IDLE),
+            format!(
+                "The share of the processes that have not failed. At least {MOSTLY_IDLE} % counts as \
+                 agreement, which is reached for periods of up to {} iterations, or up to {} with values in \
+                 memory.",
+                periods[0], periods[1]
+            ),
+        )
+        .figure(
+            "required",
+            "Re-executed tasks in percent of a global rollback, and percentage of processes that re-execute \
+             nothing",
+            Chart::new(
+                "re-executed tasks by iterations since the checkpoint",
+                "iterations since the checkpoint",
+                "percent",
                 series,
-                stated: Vec::new(),
-            },
-        }],
-        tables: vec![Table {
-            name: "required",
-            caption: "A failure some iterations after a checkpoint".into(),
-            columns: vec![
+            ),
+        )
+        .table(
+            "required",
+            "A failure some iterations after a checkpoint",
+            vec![
                 "iterations",
                 "re-executed %",
                 "processes without re-execution %",
@@ -138,8 +138,7 @@ pub(super) fn required(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Sect
                 "with memory: processes without re-execution %",
             ],
             rows,
-        }],
-    };
+        );
     Ok(vec![section, neighbours(runner)?])
 }
 
@@ -186,47 +185,42 @@ fn neighbours(runner: &mut ExperimentRunner<'_, '_>) -> Result<Section, Interrup
             series.push(Series { name: "global rollback".into(), points: global });
         }
     }
-    Ok(Section {
-        id: "neighbours",
-        title: "Re-execution by neighbours".into(),
-        place: "short paper, section 4.3, figure 6",
-        text: vec![format!(
-            "The program is Cloth on nine processes, with {tasks} tasks for each process in one iteration. The \
-             process in the middle fails; all others send values to it. In the paper, tasks that others wait for \
-             run first."
-        )],
-        findings: vec![Finding {
-            what: "soon after a checkpoint".into(),
-            published: "very few: most communications are part of the checkpoint".into(),
-            ours: format!(
+    Ok(Section::new("neighbours", "Re-execution by neighbours", "short paper, section 4.3, figure 6")
+        .text(format!(
+            "The program is Cloth on nine processes, with {tasks} tasks for each process in one iteration. \
+             The process in the middle fails; all others send values to it. In the paper, tasks that others \
+             wait for run first."
+        ))
+        .finding(
+            "soon after a checkpoint",
+            "very few: most communications are part of the checkpoint",
+            format!(
                 "{} % of the tasks of a global rollback, {} % if tasks that others wait for run first",
                 short(100.0 * means[0].1),
                 short(100.0 * means[1].1)
             ),
-            grade: Grade::direction(means[0].1 < 0.5),
-            sentence: format!(
-                "These shares are for a failure half an iteration after the first iteration. Over all failures, \
-                 they are {} % and {} %.",
+            Grade::direction(means[0].1 < 0.5),
+            format!(
+                "These shares are for a failure half an iteration after the first iteration. Over all \
+                 failures, they are {} % and {} %.",
                 short(100.0 * means[0].0),
                 short(100.0 * means[1].0)
             ),
-        }],
-        figures: vec![Figure {
-            name: "neighbours",
-            caption: "Tasks re-executed by a process that has not failed".into(),
-            chart: Chart {
-                title: "re-executed tasks of a neighbour by iterations since the checkpoint".into(),
-                x: "iterations since the checkpoint".into(),
-                y: "tasks".into(),
+        )
+        .figure(
+            "neighbours",
+            "Tasks re-executed by a process that has not failed",
+            Chart::new(
+                "re-executed tasks of a neighbour by iterations since the checkpoint",
+                "iterations since the checkpoint",
+                "tasks",
                 series,
-                stated: Vec::new(),
-            },
-        }],
-        tables: vec![Table {
-            name: "neighbours",
-            caption: "Tasks of a process that has not failed, on average".into(),
-            columns: vec!["order", "iterations", "re-executed", "after a global rollback"],
+            ),
+        )
+        .table(
+            "neighbours",
+            "Tasks of a process that has not failed, on average",
+            vec!["order", "iterations", "re-executed", "after a global rollback"],
             rows,
-        }],
-    })
+        ))
 }

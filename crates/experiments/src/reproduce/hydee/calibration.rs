@@ -6,7 +6,7 @@ use faultline_clustering::patterns::Pattern;
 
 use crate::compare::Costs;
 use crate::measures::{Spread, short};
-use crate::reproduce::section::{Cell, Finding, Grade, Section, Table};
+use crate::reproduce::section::{Cell, Finding, Grade, Section};
 use crate::reproduce::{ExperimentRunner, Interrupted};
 
 use super::ping_pong::{CROWD, HalfRoundTrips, SIZES, Setting, median};
@@ -124,7 +124,8 @@ impl Predicted {
     pub(super) fn text(self) -> String {
         format!(
             "{}  protocol: {}
-  application: {{ nas: {{ pattern: {}, iterations: {}, stepTime: 0s, message: 2KiB, state: 1KiB }} }}
+  application: {{ nas: {{ pattern: {}, iterations: {}, stepTime: 0s, message: \
+             2KiB, state: 1KiB }} }}
 ",
             head("memory"),
             if self.protected { HYDEE_CALM } else { UNPROTECTED },
@@ -178,39 +179,37 @@ pub(super) fn section(
         format!("{} ns at 1 B, {} ns at 1 KiB", more(setting, ONE_BYTE), more(setting, ONE_KIBIBYTE))
     };
     let findings = vec![
-        Finding {
-            what: "cost that HydEE adds to a message".into(),
-            published: String::new(),
-            ours: format!(
+        Finding::new(
+            "cost that HydEE adds to a message",
+            String::new(),
+            format!(
                 "within a cluster {}; between clusters, logged, {}",
                 added(Setting::Piggyback),
                 added(Setting::Logging)
             ),
-            grade: Grade::NotStated,
-            sentence:
-                "Each run of ping-pong is compared with the preceding run without a protocol. The values are the \
-                 mean and the range."
-                    .into(),
-        },
-        Finding {
-            what: "predicted time of a run that only exchanges messages".into(),
-            published: String::new(),
-            ours: format!("at most {} % error", short(f64::abs(furthest))),
-            grade: Grade::NotStated,
-            sentence: format!(
-                "The simulator charges the message cost that was measured while {CROWD} processes ran ping-pong \
-                 in pairs, and lets all processes share this machine's cores, as those processes did. The prediction \
-                 is {}; the limit is {CLOSE} %.",
+            Grade::NotStated,
+            "Each run of ping-pong is compared with the preceding run without a protocol. The values are the \
+             mean and the range.",
+        ),
+        Finding::new(
+            "predicted time of a run that only exchanges messages",
+            String::new(),
+            format!("at most {} % error", short(f64::abs(furthest))),
+            Grade::NotStated,
+            format!(
+                "The simulator charges the message cost that was measured while {CROWD} processes ran \
+                 ping-pong in pairs, and lets all processes share this machine's cores, as those processes \
+                 did. The prediction is {}; the limit is {CLOSE} %.",
                 if furthest.abs() <= CLOSE { "confirmed" } else { "not confirmed" }
             ),
-        },
-        Finding {
-            what: "overhead under HydEE".into(),
-            published: String::new(),
-            ours: overheads.join("; "),
-            grade: Grade::NotStated,
-            sentence: "These runs only send and receive, so this is an upper bound on the overhead.".into(),
-        },
+        ),
+        Finding::new(
+            "overhead under HydEE",
+            String::new(),
+            overheads.join("; "),
+            Grade::NotStated,
+            "These runs only send and receive, so this is an upper bound on the overhead.",
+        ),
     ];
     let row = |(place, run): (usize, Predicted)| {
         vec![
@@ -227,41 +226,35 @@ pub(super) fn section(
         row.extend([alone.message, alone.kibibyte, crowded.message, crowded.kibibyte].map(Cell::from));
         row
     });
-    Ok(Section {
-        id: "calibration",
-        title: "Cost of a message".into(),
-        place: "V-C, V-D",
-        text: vec![format!(
-            "Two kernels exchange their messages, without any computation, on {PROCESSES} processes in clusters of \
-             {CLUSTER}: on real processes over TCP on this machine, without emulated links, and in a simulation \
-             with the costs that ping-pong measured. If two processes run ping-pong alone, each has a core that is \
-             idle while it waits, and waking the core takes longer than the message itself. That cost is charged \
-             for the kernels below, where each process has its own core. If {CROWD} processes run in pairs, they keep \
-             the cores busy. The cost measured with them is charged here."
-        )],
-        findings,
-        figures: Vec::new(),
-        tables: vec![
-            Table {
-                name: "costs",
-                caption: "Costs that the simulator charges at each end of a message".into(),
-                columns: vec![
-                    "setting",
-                    "message, one core each, ns",
-                    "per KiB, ns",
-                    "message, shared cores, ns",
-                    "per KiB, ns",
-                ],
-                rows: costs.into(),
-            },
-            Table {
-                name: "predicted",
-                caption: "Seconds, predicted and real".into(),
-                columns: vec!["kernel", "protocol", "predicted, s", "real, s", "error, %"],
-                rows: Predicted::ALL.into_iter().enumerate().map(row).collect(),
-            },
-        ],
-    })
+    Ok(Section::new("calibration", "Cost of a message", "V-C, V-D")
+        .text(format!(
+            "Two kernels exchange their messages, without any computation, on {PROCESSES} processes in \
+             clusters of {CLUSTER}: on real processes over TCP on this machine, without emulated links, and \
+             in a simulation with the costs that ping-pong measured. If two processes run ping-pong alone, \
+             each has a core that is idle while it waits, and waking the core takes longer than the message \
+             itself. That cost is charged for the kernels below, where each process has its own core. If \
+             {CROWD} processes run in pairs, they keep the cores busy. The cost measured with them is \
+             charged here."
+        ))
+        .findings(findings)
+        .table(
+            "costs",
+            "Costs that the simulator charges at each end of a message",
+            vec![
+                "setting",
+                "message, one core each, ns",
+                "per KiB, ns",
+                "message, shared cores, ns",
+                "per KiB, ns",
+            ],
+            costs.into(),
+        )
+        .table(
+            "predicted",
+            "Seconds, predicted and real",
+            vec!["kernel", "protocol", "predicted, s", "real, s", "error, %"],
+            Predicted::ALL.into_iter().enumerate().map(row).collect(),
+        ))
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use faultline_core::{ClusterId, Span};
 
 use crate::compare::Costs;
 use crate::measures::{Spread, short};
-use crate::reproduce::chart::{Chart, Series};
-use crate::reproduce::section::{Cell, Figure, Finding, Grade, Section, Table};
+use crate::reproduce::section::{Cell, Finding, Grade, Section};
 use crate::reproduce::{ExperimentRunner, Interrupted};
 use crate::simulate::simulate;
+use faultline_report::chart::{Chart, Series};
 
 use super::phases::Phases;
 use super::{COMPUTING_MS, GLOBAL, HYDEE, Kernel};
@@ -147,69 +147,63 @@ pub(super) fn containment(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<S
         (mean(&|it| it.hydee.recovery.mean), mean(&|it| it.global.recovery.mean));
     let no_slower = failures.iter().filter(|it| it.hydee.recovery.mean <= it.global.recovery.mean).count();
     let findings = vec![
-        Finding {
-            what: "only the failed cluster rolls back".into(),
-            published: "one failure rolls back one cluster".into(),
-            ours: if contained { "in every run".into() } else { "not in every run".into() },
-            grade: Grade::value(contained),
-            sentence: "Counts the processes that restored a state, as observed by the driver rather than as reported \
-                by the protocol."
-                .into(),
-        },
-        Finding {
-            what: "re-executed work".into(),
-            published: "containment saves energy (no numbers)".into(),
-            ours: format!(
+        Finding::new(
+            "only the failed cluster rolls back",
+            "one failure rolls back one cluster",
+            if contained { "in every run" } else { "not in every run" },
+            Grade::value(contained),
+            "Counts the processes that restored a state, as observed by the driver rather than as reported \
+             by the protocol.",
+        ),
+        Finding::new(
+            "re-executed work",
+            "containment saves energy (no numbers)",
+            format!(
                 "{} % of that under global checkpoints",
                 short(share(mean(&|it| it.hydee.undone.mean), mean(&|it| it.global.undone.mean)))
             ),
-            grade: Grade::direction(mean(&|it| it.hydee.undone.mean) < mean(&|it| it.global.undone.mean)),
-            sentence: "In process-seconds, over all kernels and positions. Processes that do not roll back wait \
-                       for those that do, if they depend on them."
-                .into(),
-        },
-        Finding {
-            what: "time to recover".into(),
-            published: String::new(),
-            ours: format!("{} s, global checkpoints {} s", short(recovers), short(recovers_globally)),
-            grade: Grade::NotStated,
-            sentence: format!(
-                "From the failure until the last rolled-back process resumes, including detection and restart, \
-                 which take the same time under both protocols. In {no_slower} of {} settings, HydEE is no slower.",
+            Grade::direction(mean(&|it| it.hydee.undone.mean) < mean(&|it| it.global.undone.mean)),
+            "In process-seconds, over all kernels and positions. Processes that do not roll back wait for \
+             those that do, if they depend on them.",
+        ),
+        Finding::new(
+            "time to recover",
+            String::new(),
+            format!("{} s, global checkpoints {} s", short(recovers), short(recovers_globally)),
+            Grade::NotStated,
+            format!(
+                "From the failure until the last rolled-back process resumes, including detection and \
+                 restart, which take the same time under both protocols. In {no_slower} of {} settings, \
+                 HydEE is no slower.",
                 failures.len()
             ),
-        },
-        Finding {
-            what: "total cost of the failure, in process-seconds".into(),
-            published: String::new(),
-            ours: format!(
+        ),
+        Finding::new(
+            "total cost of the failure, in process-seconds",
+            String::new(),
+            format!(
                 "{} with HydEE, {} with global checkpoints",
                 short(mean(&|it| it.hydee.process_seconds(it.processes))),
                 short(mean(&|it| it.global.process_seconds(it.processes)))
             ),
-            grade: Grade::NotStated,
-            sentence: "The additional time of the run, multiplied by the number of processes. In kernels where \
-                       all processes depend on each other, all soon wait for the failed cluster, so \
-                       containment saves work and energy rather than time."
-                .into(),
-        },
+            Grade::NotStated,
+            "The additional time of the run, multiplied by the number of processes. In kernels where all \
+             processes depend on each other, all soon wait for the failed cluster, so containment saves work \
+             and energy rather than time.",
+        ),
     ];
-    let contained = Section {
-        id: "containment",
-        title: "Spread of failures".into(),
-        place: "V-B, table I",
-        text: vec![
-            "One process fails, in the first, the middle or the last cluster, and early, halfway or late between \
-             two checkpoints (one per second). The same failures happen under global coordinated checkpoints. The \
-             paper computes from its clusters which processes roll back, without running any failure."
-                .into(),
-        ],
-        findings,
-        figures: Vec::new(),
-        tables: vec![Table {
-            name: "containment",
-            caption: "By kernel and position: HydEE, then global checkpoints".into(),
-            columns: vec![
+    let contained = Section::new("containment", "Spread of failures", "V-B, table I")
+        .text(
+            "One process fails, in the first, the middle or the last cluster, and early, halfway or late \
+             between two checkpoints (one per second). The same failures happen under global coordinated \
+             checkpoints. The paper computes from its clusters which processes roll back, without running \
+             any failure.",
+        )
+        .findings(findings)
+        .table(
+            "containment",
+            "By kernel and position: HydEE, then global checkpoints",
+            vec![
                 "kernel",
                 "processes",
                 "cluster",
@@ -224,8 +218,7 @@ pub(super) fn containment(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<S
                 "longer, process-s",
             ],
             rows,
-        }],
-    };
+        );
     Ok(vec![contained, depth(runner)?])
 }
 
@@ -273,58 +266,49 @@ fn depth(runner: &mut ExperimentRunner<'_, '_>) -> Result<Section, Interrupted> 
     }
     let [hydee, spbc] = times.map(Spread::of);
     let range = |it: &Spread| format!("{} to {} times", short(it.least), short(it.most));
-    Ok(Section {
-        id: "depth",
-        title: "Depth of a recovery".into(),
-        place: "III-D",
-        text: vec![format!(
-            "HydEE lets processes re-send phase by phase, so that no message overtakes one that it depends on. The \
-             same {} seconds of computation on {PROCESSES} processes are divided into more and more iterations. \
-             This results in longer chains of messages between clusters, and in more phases in the work that a \
-             failure undoes. A process of the last cluster fails 0.8 s after a checkpoint.",
+    Ok(Section::new("depth", "Depth of a recovery", "III-D")
+        .text(format!(
+            "HydEE lets processes re-send phase by phase, so that no message overtakes one that it depends \
+             on. The same {} seconds of computation on {PROCESSES} processes are divided into more and more \
+             iterations. This results in longer chains of messages between clusters, and in more phases in \
+             the work that a failure undoes. A process of the last cluster fails 0.8 s after a checkpoint.",
             COMPUTING_MS / 1_000
-        )],
-        findings: vec![
-            Finding {
-                what: "additional time of a run with a failure".into(),
-                published: "recovering some processes is faster than recovering all (introduction); not evaluated".into(),
-                ours: format!("{} that under global checkpoints", range(&hydee)),
-                grade: match hydee.mean {
-                    _ if hydee.most > NO_SLOWER => Grade::Differs,
-                    mean if mean < 2.0 - NO_SLOWER => Grade::DirectionAgrees(None),
-                    _ => Grade::Inseparable,
-                },
-                sentence: "The failed cluster re-executes phase by phase: processes that were in different phases at \
-                    the same time wait for each other."
-                    .into(),
+        ))
+        .finding(
+            "additional time of a run with a failure",
+            "recovering some processes is faster than recovering all (introduction); not evaluated",
+            format!("{} that under global checkpoints", range(&hydee)),
+            match hydee.mean {
+                _ if hydee.most > NO_SLOWER => Grade::Differs,
+                mean if mean < 2.0 - NO_SLOWER => Grade::DirectionAgrees(None),
+                _ => Grade::Inseparable,
             },
-            Finding {
-                what: "the same without phases".into(),
-                published: String::new(),
-                ours: format!("{} under SPBC", range(&spbc)),
-                grade: Grade::NotStated,
-                sentence: "SPBC (Ropars and others, 2013) orders re-sent messages only by channel, which every \
-                    send-deterministic program allows."
-                    .into(),
-            },
-        ],
-        figures: vec![Figure {
-            name: "depth",
-            caption: "Additional time compared with the run without the failure. Detection and restart take 0.2 s of \
-                it.".into(),
-            chart: Chart {
-                title: "additional time of a run with a failure, by the depth of the recovery in phases".into(),
-                x: "phases from the checkpoint to the failure".into(),
-                y: "additional time, s".into(),
+            "The failed cluster re-executes phase by phase: processes that were in different phases at the \
+             same time wait for each other.",
+        )
+        .finding(
+            "the same without phases",
+            String::new(),
+            format!("{} under SPBC", range(&spbc)),
+            Grade::NotStated,
+            "SPBC (Ropars and others, 2013) orders re-sent messages only by channel, which every \
+             send-deterministic program allows.",
+        )
+        .figure(
+            "depth",
+            "Additional time compared with the run without the failure. Detection and restart take 0.2 s of \
+             it.",
+            Chart::new(
+                "additional time of a run with a failure, by the depth of the recovery in phases",
+                "phases from the checkpoint to the failure",
+                "additional time, s",
                 series,
-                stated: Vec::new(),
-            },
-        }],
-        tables: vec![Table {
-            name: "depth",
-            caption: "Additional seconds of a run with a failure".into(),
-            columns: vec!["kernel", "iterations", "phases", "HydEE, s", "SPBC, s", "global checkpoints, s"],
+            ),
+        )
+        .table(
+            "depth",
+            "Additional seconds of a run with a failure",
+            vec!["kernel", "iterations", "phases", "HydEE, s", "SPBC, s", "global checkpoints, s"],
             rows,
-        }],
-    })
+        ))
 }

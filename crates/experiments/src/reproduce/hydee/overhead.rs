@@ -4,7 +4,7 @@ use faultline_clustering::patterns::Pattern;
 
 use crate::compare::Costs;
 use crate::measures::{Spread, short};
-use crate::reproduce::section::{Cell, Finding, Grade, Section, Table};
+use crate::reproduce::section::{Cell, Finding, Grade, Section};
 use crate::reproduce::{ExperimentRunner, Interrupted};
 
 use super::calibration::Calibration;
@@ -95,66 +95,59 @@ pub(super) fn overhead(
     let most = |way: usize| longer[way].iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let mean = |way: usize| Spread::of(longer[way].iter().copied()).mean;
     let findings = vec![
-        Finding {
-            what: "execution time without failures and without checkpoints".into(),
-            published: "overhead is at most 1.25 % (2 % in the introduction)".into(),
-            ours: format!("at most {} %", short(most(0))),
-            grade: Grade::at_most(most(0), PUBLISHED_PERCENT),
-            sentence: "In the simulation, every message keeps its processes busy for the time that ping-pong measured \
-                       without a protocol, with piggybacked data, or with logging. Piggybacked data also takes \
-                       time on the links."
-                .into(),
-        },
-        Finding {
-            what: "all messages logged".into(),
-            published: "could induce a small overhead; partial logging is beneficial (figure 6, no numbers)".into(),
-            ours: format!("on average {} % longer; under HydEE, {} %", short(mean(1)), short(mean(0))),
-            grade: Grade::direction(mean(1) > mean(0)),
-            sentence: "Full logging: every process counts as a cluster, and every message costs what ping-pong \
-                measured between two clusters. The table shows the share of bytes that are logged in memory."
-                .into(),
-        },
-        Finding {
-            what: "a checkpoint every second".into(),
-            published: String::new(),
-            ours: format!("HydEE {} % longer on average, global checkpoints {} %", short(mean(2)), short(mean(3))),
-            grade: Grade::NotStated,
-            sentence: "Every process writes 1 MiB to its own disk, so that no process waits for a shared one. The \
-                paper's figure does not include checkpoints."
-                .into(),
-        },
+        Finding::new(
+            "execution time without failures and without checkpoints",
+            "overhead is at most 1.25 % (2 % in the introduction)",
+            format!("at most {} %", short(most(0))),
+            Grade::at_most(most(0), PUBLISHED_PERCENT),
+            "In the simulation, every message keeps its processes busy for the time that ping-pong measured \
+             without a protocol, with piggybacked data, or with logging. Piggybacked data also takes time on \
+             the links.",
+        ),
+        Finding::new(
+            "all messages logged",
+            "could induce a small overhead; partial logging is beneficial (figure 6, no numbers)",
+            format!("on average {} % longer; under HydEE, {} %", short(mean(1)), short(mean(0))),
+            Grade::direction(mean(1) > mean(0)),
+            "Full logging: every process counts as a cluster, and every message costs what ping-pong \
+             measured between two clusters. The table shows the share of bytes that are logged in memory.",
+        ),
+        Finding::new(
+            "a checkpoint every second",
+            String::new(),
+            format!("HydEE {} % longer on average, global checkpoints {} %", short(mean(2)), short(mean(3))),
+            Grade::NotStated,
+            "Every process writes 1 MiB to its own disk, so that no process waits for a shared one. The \
+             paper's figure does not include checkpoints.",
+        ),
     ];
-    Ok(vec![Section {
-        id: "overhead",
-        title: "The NAS kernels without failures".into(),
-        place: "V-D, figure 6",
-        text: vec![
-            "The six kernels communicate in the clusters that \"faultline cluster\" finds, and compute for three \
-             seconds. Unprotected runs are the reference. Links have the latency and the bandwidth of the paper's \
-             network, and every process has its own core. The cost of a protocol depends on the number of messages \
-             relative to the computation, which the table shows."
-                .into(),
-        ],
-        findings,
-        figures: Vec::new(),
-        tables: vec![Table {
-            name: "overhead",
-            caption: "Overhead relative to unprotected runs, in percent, and the share of bytes that HydEE logs, \
-                compared with table I of the paper"
-                .into(),
-            columns: vec![
-                "kernel",
-                "processes",
-                "unprotected, s",
-                "messages per process per second",
-                "HydEE, %",
-                "full logging, %",
-                "HydEE with checkpoints, %",
-                "global checkpoints, %",
-                "logged here, %",
-                "logged in the paper, %",
-            ],
-            rows,
-        }],
-    }])
+    Ok(vec![
+        Section::new("overhead", "The NAS kernels without failures", "V-D, figure 6")
+            .text(
+                "The six kernels communicate in the clusters that \"faultline cluster\" finds, and compute \
+                 for three seconds. Unprotected runs are the reference. Links have the latency and the \
+                 bandwidth of the paper's network, and every process has its own core. The cost of a \
+                 protocol depends on the number of messages relative to the computation, which the table \
+                 shows.",
+            )
+            .findings(findings)
+            .table(
+                "overhead",
+                "Overhead relative to unprotected runs, in percent, and the share of bytes that HydEE logs, \
+                 compared with table I of the paper",
+                vec![
+                    "kernel",
+                    "processes",
+                    "unprotected, s",
+                    "messages per process per second",
+                    "HydEE, %",
+                    "full logging, %",
+                    "HydEE with checkpoints, %",
+                    "global checkpoints, %",
+                    "logged here, %",
+                    "logged in the paper, %",
+                ],
+                rows,
+            ),
+    ])
 }

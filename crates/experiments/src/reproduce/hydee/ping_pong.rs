@@ -7,8 +7,8 @@ use faultline_core::{Fact, ProcessId, Time};
 use faultline_trace::Trace;
 
 use crate::measures::Spread;
-use crate::reproduce::chart::{Chart, Series};
-use crate::reproduce::section::{Cell, Figure, Finding, Grade, Section, Table};
+use crate::reproduce::section::{Cell, Finding, Grade, Section};
+use faultline_report::chart::{Chart, Series};
 
 use super::{HYDEE_CALM, UNPROTECTED};
 
@@ -69,11 +69,14 @@ impl Setting {
 kind: Federation
 metadata: {{ name: ping-pong }}
 spec:
-  clusters: {clusters}
+  \
+             clusters: {clusters}
   links: {{ within: {{ preset: none }}, between: {{ preset: none }} }}
-  storage: {{ kind: memory }}
+  \
+             storage: {{ kind: memory }}
   protocol: {protocol}
-  application: {{ pingPong: {{ sizes: [{sizes}], rounds: {rounds} }} }}
+  application: {{ pingPong: {{ sizes: \
+             [{sizes}], rounds: {rounds} }} }}
   failures: {{ detectAfter: 10s }}
   deadline: 5m
 "
@@ -139,28 +142,28 @@ pub fn section(played: &[HalfRoundTrips]) -> Section {
     let all: Vec<usize> = (0..SIZES.len()).collect();
     let logging = of_all(&all, Setting::Logging, Setting::Piggyback);
     let findings = vec![
-        Finding {
-            what: "latency with piggybacked data".into(),
-            published: "a small overhead, and only for small messages (figure 5, no numbers)".into(),
-            ours: format!("{} % up to 1 KiB, {} % above", slower_small.text(), slower_large.text()),
-            grade: Grade::direction(slower_small.mean <= SMALL && slower_large.mean <= EQUIVALENT),
-            sentence: format!(
-                "Both processes are in one cluster. The fastest run is compared with the fastest run without a \
-                 protocol. Up to {SMALL} % is considered small, and up to {EQUIVALENT} % no overhead. Here, the time \
-                 includes the protocol, the recording of facts and the kernel's TCP; in the paper, a message over \
-                 Myri-10G took 3.3 µs."
+        Finding::new(
+            "latency with piggybacked data",
+            "a small overhead, and only for small messages (figure 5, no numbers)",
+            format!("{} % up to 1 KiB, {} % above", slower_small.text(), slower_large.text()),
+            Grade::direction(slower_small.mean <= SMALL && slower_large.mean <= EQUIVALENT),
+            format!(
+                "Both processes are in one cluster. The fastest run is compared with the fastest run without \
+                 a protocol. Up to {SMALL} % is considered small, and up to {EQUIVALENT} % no overhead. \
+                 Here, the time includes the protocol, the recording of facts and the kernel's TCP; in the \
+                 paper, a message over Myri-10G took 3.3 µs."
             ),
-        },
-        Finding {
-            what: "latency with logging".into(),
-            published: "equivalent".into(),
-            ours: format!("{} %", logging.text()),
-            grade: Grade::value(logging.mean.abs() <= EQUIVALENT),
-            sentence: format!(
-                "The mean over all lengths, and the range. Up to {EQUIVALENT} % is considered equivalent. A log entry \
-                 shares the bytes that are sent: nothing is copied."
+        ),
+        Finding::new(
+            "latency with logging",
+            "equivalent",
+            format!("{} %", logging.text()),
+            Grade::value(logging.mean.abs() <= EQUIVALENT),
+            format!(
+                "The mean over all lengths, and the range. Up to {EQUIVALENT} % is considered equivalent. A \
+                 log entry shares the bytes that are sent: nothing is copied."
             ),
-        },
+        ),
     ];
     let row = |size: usize| {
         let mut row = vec![Cell::from(f64::from(SIZES[size]))];
@@ -172,31 +175,27 @@ pub fn section(played: &[HalfRoundTrips]) -> Section {
         name: setting.name().to_owned(),
         points: (0..SIZES.len()).map(|it| (f64::from(SIZES[it]).log2(), spread(setting, it))).collect(),
     };
-    Section {
-        id: "ping-pong",
-        title: "Ping-pong between two real processes".into(),
-        place: "V-C, figure 5",
-        text: vec![format!(
-            "Two processes on this machine send each other messages over TCP, without emulated links, in {runs} runs \
-             of each setting in turn. A half round trip is half the time from one send of the first process to its \
-             next. For each run and length, the median is used."
-        )],
-        findings,
-        figures: vec![Figure {
-            name: "ping-pong",
-            caption: "Half round trips; the range is that of the medians of all runs.".into(),
-            chart: Chart {
-                title: "half round trip by message length".into(),
-                x: "message length in bytes, as a power of two".into(),
-                y: "half round trip, µs".into(),
-                series: Setting::ALL.map(line).into(),
-                stated: Vec::new(),
-            },
-        }],
-        tables: vec![Table {
-            name: "ping-pong",
-            caption: "Half round trips in microseconds, and bandwidth of the fastest run in MB/s".into(),
-            columns: vec![
+    Section::new("ping-pong", "Ping-pong between two real processes", "V-C, figure 5")
+        .text(format!(
+            "Two processes on this machine send each other messages over TCP, without emulated links, in \
+             {runs} runs of each setting in turn. A half round trip is half the time from one send of the \
+             first process to its next. For each run and length, the median is used."
+        ))
+        .findings(findings)
+        .figure(
+            "ping-pong",
+            "Half round trips; the range is that of the medians of all runs.",
+            Chart::new(
+                "half round trip by message length",
+                "message length in bytes, as a power of two",
+                "half round trip, µs",
+                Setting::ALL.map(line).into(),
+            ),
+        )
+        .table(
+            "ping-pong",
+            "Half round trips in microseconds, and bandwidth of the fastest run in MB/s",
+            vec![
                 "bytes",
                 "native, us",
                 "same cluster, us",
@@ -205,9 +204,8 @@ pub fn section(played: &[HalfRoundTrips]) -> Section {
                 "same cluster, MB/s",
                 "two clusters, MB/s",
             ],
-            rows: (0..SIZES.len()).map(row).collect(),
-        }],
-    }
+            (0..SIZES.len()).map(row).collect(),
+        )
 }
 
 #[cfg(test)]

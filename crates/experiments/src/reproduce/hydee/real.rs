@@ -4,7 +4,7 @@
 
 use crate::compare::{Costs, Made};
 use crate::measures::short;
-use crate::reproduce::section::{Cell, Finding, Grade, Section, Table};
+use crate::reproduce::section::{Cell, Grade, Section};
 use crate::reproduce::{ExperimentRunner, Interrupted, RunRequest};
 
 use super::calibration::Predicted;
@@ -56,9 +56,11 @@ pub(super) fn head(storage: &str) -> String {
 kind: Federation
 metadata: {{ name: beside }}
 spec:
-  clusters: [{}]
+  clusters: \
+         [{}]
   links: {{ within: {{ preset: none }}, between: {{ preset: none }} }}
-  storage: {{ kind: {storage} }}
+  storage: {{ kind: \
+         {storage} }}
   failures: {{ detectAfter: 10s, restartAfter: 200ms }}
   deadline: 5m
 ",
@@ -97,7 +99,8 @@ impl Failing {
         let faults = if self.fails { "[{ at: 1500ms, crash: { cluster: c3, node: 0 } }]" } else { "[]" };
         format!(
             "{}  protocol: {protocol}
-  application: {{ nas: {{ pattern: cg, iterations: 100, stepTime: 30ms, message: 2KiB, state: 1MiB }} }}
+  application: {{ nas: {{ pattern: cg, iterations: 100, stepTime: \
+             30ms, message: 2KiB, state: 1MiB }} }}
   faults: {faults}
 ",
             head("disk")
@@ -136,51 +139,45 @@ pub(super) fn section(
         off.push(100.0 * (simulated.longer.mean / real.longer.mean - 1.0));
     }
     let furthest = furthest(off);
-    Ok(Section {
-        id: "real",
-        title: "A failure among real processes".into(),
-        place: "V-B",
-        text: vec![format!(
-            "CG runs on {PROCESSES} real processes in clusters of {CLUSTER}, with three seconds of computation and \
-             a checkpoint every second. One process is killed halfway between two checkpoints. The same file also \
-             runs in virtual time."
-        )],
-        findings: vec![
-            Finding {
-                what: "processes that roll back".into(),
-                published: "one cluster".into(),
-                ours: if as_expected {
-                    format!(
-                        "{CLUSTER} of {PROCESSES} processes with HydEE, all processes with global checkpoints, real \
-                         and simulated"
-                    )
+    Ok(Section::new("real", "A failure among real processes", "V-B")
+        .text(format!(
+            "CG runs on {PROCESSES} real processes in clusters of {CLUSTER}, with three seconds of \
+             computation and a checkpoint every second. One process is killed halfway between two \
+             checkpoints. The same file also runs in virtual time."
+        ))
+        .finding(
+            "processes that roll back",
+            "one cluster",
+            if as_expected {
+                format!(
+                    "{CLUSTER} of {PROCESSES} processes with HydEE, all processes with global checkpoints, \
+                     real and simulated"
+                )
+            } else {
+                "not the same in every run (see the table)".into()
+            },
+            Grade::value(as_expected),
+            "Counts the processes that restored a state.",
+        )
+        .finding(
+            "cost of the failure, simulated compared with real",
+            String::new(),
+            format!("at most {} % error", short(f64::abs(furthest))),
+            Grade::NotStated,
+            format!(
+                "Additional time of the run; {}. Starting a process takes longer here than the simulator \
+                 charges.",
+                if furthest.abs() <= CLOSE {
+                    "the simulator predicts it well"
                 } else {
-                    "not the same in every run (see the table)".into()
-                },
-                grade: Grade::value(as_expected),
-                sentence: "Counts the processes that restored a state.".into(),
-            },
-            Finding {
-                what: "cost of the failure, simulated compared with real".into(),
-                published: String::new(),
-                ours: format!("at most {} % error", short(f64::abs(furthest))),
-                grade: Grade::NotStated,
-                sentence: format!(
-                    "Additional time of the run; {}. Starting a process takes longer here than the simulator \
-                     charges.",
-                    if furthest.abs() <= CLOSE {
-                        "the simulator predicts it well"
-                    } else {
-                        "the simulator does not predict it well"
-                    }
-                ),
-            },
-        ],
-        figures: Vec::new(),
-        tables: vec![Table {
-            name: "real",
-            caption: "One failure, on real processes and in virtual time".into(),
-            columns: vec![
+                    "the simulator does not predict it well"
+                }
+            ),
+        )
+        .table(
+            "real",
+            "One failure, on real processes and in virtual time",
+            vec![
                 "protocol",
                 "processes",
                 "rolled back",
@@ -189,8 +186,7 @@ pub(super) fn section(
                 "additional time, s",
             ],
             rows,
-        }],
-    })
+        ))
 }
 
 #[cfg(test)]

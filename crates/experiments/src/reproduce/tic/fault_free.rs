@@ -2,9 +2,9 @@
 
 use super::{Program, UNPROTECTED, longer, of, sel, tic};
 use crate::measures::{Spread, short};
-use crate::reproduce::chart::{Chart, Series};
-use crate::reproduce::section::{Cell, Figure, Finding, Grade, Section, Table};
+use crate::reproduce::section::{Cell, Grade, Section};
 use crate::reproduce::{ExperimentRunner, Interrupted};
+use faultline_report::chart::{Chart, Series};
 
 /// The largest difference between protocols that the paper reports, in percent, with [`PROCESSORS`] processors.
 const PUBLISHED_PERCENT: f64 = 7.6;
@@ -74,64 +74,56 @@ fn times(sizes: &[u32], ways: &[Way]) -> Section {
         row.extend(ways[1..].iter().map(|it| Cell::from(it.percent[index])));
         row
     });
-    Section {
-        id: "fault-free",
-        title: "Runs without failures".into(),
-        place: "VII-B, figure 8",
-        text: vec![
-            "The same program runs on more and more places of one cluster (100 Mbit/s, as in the paper). Every \
-             place writes to its own disk (50 MB/s, 5 ms per write) and to that of the next place, which \
-             stands in for the paper's checkpoint server of each processor. The paper does not say how fast its \
-             disks are. Overhead is compared seed by seed."
-                .into(),
-        ],
-        findings: vec![
-            Finding {
-                what: "the program scales under every protocol".into(),
-                published: "scales with the number of processors for all protocols".into(),
-                ours: format!("at least {} % of a linear speed-up", short(efficiency)),
-                grade: Grade::direction(efficiency >= 80.0),
-                sentence: format!(
-                    "From {} to {} places, under the protocol that scales least.",
-                    sizes[0],
-                    sizes[sizes.len() - 1]
-                ),
-            },
-            Finding {
-                what: "difference between protocols".into(),
-                published: format!("at most {PUBLISHED_PERCENT} %, with {PROCESSORS} processors"),
-                ours: format!("at most {} %", short(largest)),
-                grade: Grade::at_most(largest, PUBLISHED_PERCENT),
-                sentence: "The largest mean over all sizes. Only thieves wait for checkpoints; a place never stops \
-                    running tasks for one."
-                    .into(),
-            },
-            Finding {
-                what: "overhead of TIC with a checkpoint every 5 s".into(),
-                published: String::new(),
-                ours: format!("at most {} %", short(five)),
-                grade: Grade::NotStated,
-                sentence: format!(
-                    "{} {AIM_PERCENT} %, this project's goal.",
-                    if five <= AIM_PERCENT { "Below" } else { "Above" }
-                ),
-            },
-        ],
-        figures: vec![Figure {
-            name: "fault-free",
-            caption: "Run time without failures".into(),
-            chart: Chart {
-                title: "run time by number of places".into(),
-                x: "places".into(),
-                y: "run time, s".into(),
-                series: ways.iter().map(|it| Series { name: it.name.clone(), points: it.seconds.clone() }).collect(),
-                stated: Vec::new(),
-            },
-        }],
-        tables: vec![Table {
-            name: "fault-free",
-            caption: "Unprotected run time, and the overhead of each protocol".into(),
-            columns: vec![
+    Section::new("fault-free", "Runs without failures", "VII-B, figure 8")
+        .text(
+            "The same program runs on more and more places of one cluster (100 Mbit/s, as in the paper). \
+             Every place writes to its own disk (50 MB/s, 5 ms per write) and to that of the next place, \
+             which stands in for the paper's checkpoint server of each processor. The paper does not say how \
+             fast its disks are. Overhead is compared seed by seed.",
+        )
+        .finding(
+            "the program scales under every protocol",
+            "scales with the number of processors for all protocols",
+            format!("at least {} % of a linear speed-up", short(efficiency)),
+            Grade::direction(efficiency >= 80.0),
+            format!(
+                "From {} to {} places, under the protocol that scales least.",
+                sizes[0],
+                sizes[sizes.len() - 1]
+            ),
+        )
+        .finding(
+            "difference between protocols",
+            format!("at most {PUBLISHED_PERCENT} %, with {PROCESSORS} processors"),
+            format!("at most {} %", short(largest)),
+            Grade::at_most(largest, PUBLISHED_PERCENT),
+            "The largest mean over all sizes. Only thieves wait for checkpoints; a place never stops running \
+             tasks for one.",
+        )
+        .finding(
+            "overhead of TIC with a checkpoint every 5 s",
+            String::new(),
+            format!("at most {} %", short(five)),
+            Grade::NotStated,
+            format!(
+                "{} {AIM_PERCENT} %, this project's goal.",
+                if five <= AIM_PERCENT { "Below" } else { "Above" }
+            ),
+        )
+        .figure(
+            "fault-free",
+            "Run time without failures",
+            Chart::new(
+                "run time by number of places",
+                "places",
+                "run time, s",
+                ways.iter().map(|it| Series { name: it.name.clone(), points: it.seconds.clone() }).collect(),
+            ),
+        )
+        .table(
+            "fault-free",
+            "Unprotected run time, and the overhead of each protocol",
+            vec![
                 "places",
                 "unprotected, s",
                 "TIC every 1 s, %",
@@ -139,9 +131,8 @@ fn times(sizes: &[u32], ways: &[Way]) -> Section {
                 "TIC every 20 s, %",
                 "SEL, %",
             ],
-            rows: rows.collect(),
-        }],
-    }
+            rows.collect(),
+        )
 }
 
 fn volume(sizes: &[u32], ways: &[Way]) -> Section {
@@ -160,67 +151,57 @@ fn volume(sizes: &[u32], ways: &[Way]) -> Section {
         row.extend(protected.iter().map(|it| Cell::from(it.megabytes[index].1)));
         row
     });
-    Section {
-        id: "volume",
-        title: "Volume of stored data".into(),
-        place: "VII-B, figure 9",
-        text: vec![
-            "All checkpoints and log segments of the same runs, including replicas. A log segment contains all \
-             events since the previous segment."
-                .into(),
-        ],
-        findings: vec![
-            Finding {
-                what: "TIC stores less than SEL".into(),
-                published: "a significant reduction, most visible for larger periods".into(),
-                ours: format!(
-                    "{} %, {} % and {} % of SEL's volume with 1 s, 5 s and 20 s",
-                    short(one.mean),
-                    short(five.mean),
-                    short(twenty.mean)
-                ),
-                grade: Grade::direction(one.most < 100.0 && five.most < 100.0 && twenty.most < 100.0),
-                sentence: "SEL's volume grows with the number of tasks, TIC's with the run time, the number of \
-                    thefts, and the size of the graphs. A program with more data in its graphs has larger \
-                    checkpoints, but also larger events."
-                    .into(),
-            },
-            Finding {
-                what: "TIC's volume falls with the period".into(),
-                published: "most visible for larger periods".into(),
-                ours: if falls { "for every size" } else { "not for every size" }.into(),
-                grade: Grade::direction(falls),
-                sentence: "With long periods, only the checkpoints that thefts force remain.".into(),
-            },
-            Finding {
-                what: "TIC's volume by number of processors".into(),
-                published: "relatively constant".into(),
-                ours: format!("multiplied by {} from {} to {} places", short(growth), sizes[0], sizes[last]),
-                grade: Grade::direction((0.5..=2.0).contains(&growth)),
-                sentence: "With a period of 1 s. More places take more checkpoints per second, but for fewer \
-                           seconds, and the number of thefts increases."
-                    .into(),
-            },
-        ],
-        figures: vec![Figure {
-            name: "volume",
-            caption: "Data written to storage, including replicas".into(),
-            chart: Chart {
-                title: "stored data by number of places".into(),
-                x: "places".into(),
-                y: "stored, MB".into(),
-                series: protected
+    Section::new("volume", "Volume of stored data", "VII-B, figure 9")
+        .text(
+            "All checkpoints and log segments of the same runs, including replicas. A log segment contains \
+             all events since the previous segment.",
+        )
+        .finding(
+            "TIC stores less than SEL",
+            "a significant reduction, most visible for larger periods",
+            format!(
+                "{} %, {} % and {} % of SEL's volume with 1 s, 5 s and 20 s",
+                short(one.mean),
+                short(five.mean),
+                short(twenty.mean)
+            ),
+            Grade::direction(one.most < 100.0 && five.most < 100.0 && twenty.most < 100.0),
+            "SEL's volume grows with the number of tasks, TIC's with the run time, the number of thefts, and \
+             the size of the graphs. A program with more data in its graphs has larger checkpoints, but also \
+             larger events.",
+        )
+        .finding(
+            "TIC's volume falls with the period",
+            "most visible for larger periods",
+            if falls { "for every size" } else { "not for every size" },
+            Grade::direction(falls),
+            "With long periods, only the checkpoints that thefts force remain.",
+        )
+        .finding(
+            "TIC's volume by number of processors",
+            "relatively constant",
+            format!("multiplied by {} from {} to {} places", short(growth), sizes[0], sizes[last]),
+            Grade::direction((0.5..=2.0).contains(&growth)),
+            "With a period of 1 s. More places take more checkpoints per second, but for fewer seconds, and \
+             the number of thefts increases.",
+        )
+        .figure(
+            "volume",
+            "Data written to storage, including replicas",
+            Chart::new(
+                "stored data by number of places",
+                "places",
+                "stored, MB",
+                protected
                     .iter()
                     .map(|it| Series { name: it.name.clone(), points: it.megabytes.clone() })
                     .collect(),
-                stated: Vec::new(),
-            },
-        }],
-        tables: vec![Table {
-            name: "volume",
-            caption: "Stored data in MB".into(),
-            columns: vec!["places", "TIC every 1 s", "TIC every 5 s", "TIC every 20 s", "SEL"],
-            rows: rows.collect(),
-        }],
-    }
+            ),
+        )
+        .table(
+            "volume",
+            "Stored data in MB",
+            vec!["places", "TIC every 1 s", "TIC every 5 s", "TIC every 20 s", "SEL"],
+            rows.collect(),
+        )
 }

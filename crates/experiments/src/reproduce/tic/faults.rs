@@ -2,9 +2,9 @@
 
 use super::{OUTAGE_SECONDS, Program, UNPROTECTED, again, fit, longer, of, sel, tic};
 use crate::measures::{Spread, short};
-use crate::reproduce::chart::{Chart, Series};
-use crate::reproduce::section::{Cell, Figure, Finding, Grade, Section, Table};
+use crate::reproduce::section::{Cell, Grade, Section};
 use crate::reproduce::{ExperimentRunner, Interrupted};
+use faultline_report::chart::{Chart, Series};
 
 /// The number of places. The paper does not state its own.
 const PLACES: u32 = 30;
@@ -46,6 +46,53 @@ pub(super) fn settings(quick: bool) -> usize {
 pub(super) fn faults(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let counts = counts(runner.is_quick());
     let program = Program::new(runner, PLACES);
+    let ways = measure(runner, &program, counts)?;
+    let rows = counts.iter().enumerate().map(|(index, &count)| {
+        let mut row = vec![Cell::from(f64::from(count))];
+        for way in &ways {
+            row.extend(
+                [way.over_own[index].1, way.over_unprotected[index].1, way.again[index].1].map(Cell::from),
+            );
+        }
+        row
+    });
+    let series = |of: fn(&Way) -> &Vec<(f64, Spread)>| {
+        ways.iter().map(|it| Series { name: it.name.into(), points: of(it).clone() }).collect()
+    };
+    let chart = |title: &str, series| Chart::new(title, "crashes", "longer, %", series);
+    let section = claims(&ways, counts, &program)
+        .figure(
+            "faults-own",
+            "Figure 10: compared with the same protocol without crashes",
+            chart("overhead by number of crashes, excluding that of the protocol", series(|it| &it.over_own)),
+        )
+        .figure(
+            "faults-total",
+            "Figure 11: compared with unprotected runs without crashes",
+            chart("total overhead by number of crashes", series(|it| &it.over_unprotected)),
+        )
+        .table(
+            "faults",
+            "TIC, then SEL",
+            vec![
+                "crashes",
+                "TIC over its own runs, %",
+                "over unprotected, %",
+                "re-executed, s",
+                "SEL over its own runs, %",
+                "over unprotected, %",
+                "re-executed, s",
+            ],
+            rows.collect(),
+        );
+    Ok(vec![section])
+}
+
+fn measure(
+    runner: &mut ExperimentRunner<'_, '_>,
+    program: &Program,
+    counts: &[u32],
+) -> Result<Vec<Way>, Interrupted> {
     let unprotected =
         runner.costs("crashes, unprotected without crashes", &program.federation(UNPROTECTED, &[]))?;
     let mut ways = Vec::new();
@@ -69,116 +116,62 @@ pub(super) fn faults(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Sectio
         }
         ways.push(way);
     }
-    let [tic, sel] = &ways[..] else { unreachable!("there are two") };
+    Ok(ways)
+}
+
+fn claims(ways: &[Way], counts: &[u32], program: &Program) -> Section {
+    let [tic, sel] = ways else { unreachable!("there are two") };
     let ((tic_slope, tic_share), (sel_slope, sel_share)) = (tic.fitted_line(), sel.fitted_line());
     let last = counts.len() - 1;
     let expected = 100.0 * OUTAGE_SECONDS / f64::from(PLACES) / program.ideal_seconds();
-    let rows = counts.iter().enumerate().map(|(index, &count)| {
-        let mut row = vec![Cell::from(f64::from(count))];
-        for way in &ways {
-            row.extend(
-                [way.over_own[index].1, way.over_unprotected[index].1, way.again[index].1].map(Cell::from),
-            );
-        }
-        row
-    });
-    let series = |of: fn(&Way) -> &Vec<(f64, Spread)>| {
-        ways.iter().map(|it| Series { name: it.name.into(), points: of(it).clone() }).collect()
-    };
-    let chart = |title: &str, series| Chart {
-        title: title.into(),
-        x: "crashes".into(),
-        y: "longer, %".into(),
-        series,
-        stated: Vec::new(),
-    };
-    Ok(vec![Section {
-        id: "faults",
-        title: "Runs with crashes".into(),
-        place: "VII-C, figures 10 and 11",
-        text: vec![format!(
-            "Crashes happen at equal intervals on {PLACES} places, each in a process that is drawn from the seed. \
-             TIC takes a checkpoint every second, and leaf tasks take 0.23 s, as in the paper. A crash is \
-             detected after 1 ms, and the process restarts 0.2 s later. Figure 10 compares these runs with runs \
-             under the same protocol without crashes, and figure 11 compares them with unprotected runs without \
-             crashes."
-        )],
-        findings: vec![
-            Finding {
-                what: "the run time grows linearly with the number of crashes".into(),
-                published: "grows linearly".into(),
-                ours: format!(
-                    "TIC {} % and SEL {} % for each crash; a line explains {} % and {} % of the variation",
-                    short(tic_slope),
-                    short(sel_slope),
-                    short(100.0 * tic_share),
-                    short(100.0 * sel_share)
-                ),
-                grade: Grade::direction(tic_share >= 0.8 && sel_share >= 0.8),
-                sentence: format!(
-                    "The fitted curve is a line through the origin. The outage of one of {PLACES} places alone costs \
-                     {} % of the run time; the rest is re-executed work, and waiting for it.",
-                    short(expected)
-                ),
-            },
-            Finding {
-                what: "computation that is lost".into(),
-                published: "lower under SEL: only the computation of failed tasks is lost".into(),
-                ours: format!(
-                    "{} s of finished tasks re-executed for each crash under TIC, {} s under SEL",
-                    short(tic.again_per_crash()),
-                    short(sel.again_per_crash())
-                ),
-                grade: Grade::direction(sel.again_per_crash() < tic.again_per_crash()),
-                sentence:
-                    "The task that a process was running when it failed is lost under both, and not included."
-                        .into(),
-            },
-            Finding {
-                what: "total overhead with crashes".into(),
-                published: "the overhead of SEL overshadows its advantage".into(),
-                ours: format!(
-                    "{} % under TIC and {} % under SEL with {} crashes",
-                    short(tic.over_unprotected[last].1.mean),
-                    short(sel.over_unprotected[last].1.mean),
-                    counts[last]
-                ),
-                grade: Grade::less(&tic.over_unprotected[last].1, &sel.over_unprotected[last].1),
-                sentence:
-                    "Here, a log is written in segments while tasks run. A message of a theft waits for one write, as \
-                    it does under TIC, so a log costs volume rather than time. In the paper, events are \
-                    logged one by one."
-                        .into(),
-            },
-        ],
-        figures: vec![
-            Figure {
-                name: "faults-own",
-                caption: "Figure 10: compared with the same protocol without crashes".into(),
-                chart: chart(
-                    "overhead by number of crashes, excluding that of the protocol",
-                    series(|it| &it.over_own),
-                ),
-            },
-            Figure {
-                name: "faults-total",
-                caption: "Figure 11: compared with unprotected runs without crashes".into(),
-                chart: chart("total overhead by number of crashes", series(|it| &it.over_unprotected)),
-            },
-        ],
-        tables: vec![Table {
-            name: "faults",
-            caption: "TIC, then SEL".into(),
-            columns: vec![
-                "crashes",
-                "TIC over its own runs, %",
-                "over unprotected, %",
-                "re-executed, s",
-                "SEL over its own runs, %",
-                "over unprotected, %",
-                "re-executed, s",
-            ],
-            rows: rows.collect(),
-        }],
-    }])
+    Section::new("faults", "Runs with crashes", "VII-C, figures 10 and 11")
+        .text(format!(
+            "Crashes happen at equal intervals on {PLACES} places, each in a process that is drawn from the \
+             seed. TIC takes a checkpoint every second, and leaf tasks take 0.23 s, as in the paper. A crash \
+             is detected after 1 ms, and the process restarts 0.2 s later. Figure 10 compares these runs \
+             with runs under the same protocol without crashes, and figure 11 compares them with unprotected \
+             runs without crashes."
+        ))
+        .finding(
+            "the run time grows linearly with the number of crashes",
+            "grows linearly",
+            format!(
+                "TIC {} % and SEL {} % for each crash; a line explains {} % and {} % of the variation",
+                short(tic_slope),
+                short(sel_slope),
+                short(100.0 * tic_share),
+                short(100.0 * sel_share)
+            ),
+            Grade::direction(tic_share >= 0.8 && sel_share >= 0.8),
+            format!(
+                "The fitted curve is a line through the origin. The outage of one of {PLACES} places alone \
+                 costs {} % of the run time; the rest is re-executed work, and waiting for it.",
+                short(expected)
+            ),
+        )
+        .finding(
+            "computation that is lost",
+            "lower under SEL: only the computation of failed tasks is lost",
+            format!(
+                "{} s of finished tasks re-executed for each crash under TIC, {} s under SEL",
+                short(tic.again_per_crash()),
+                short(sel.again_per_crash())
+            ),
+            Grade::direction(sel.again_per_crash() < tic.again_per_crash()),
+            "The task that a process was running when it failed is lost under both, and not included.",
+        )
+        .finding(
+            "total overhead with crashes",
+            "the overhead of SEL overshadows its advantage",
+            format!(
+                "{} % under TIC and {} % under SEL with {} crashes",
+                short(tic.over_unprotected[last].1.mean),
+                short(sel.over_unprotected[last].1.mean),
+                counts[last]
+            ),
+            Grade::less(&tic.over_unprotected[last].1, &sel.over_unprotected[last].1),
+            "Here, a log is written in segments while tasks run. A message of a theft waits for one write, \
+             as it does under TIC, so a log costs volume rather than time. In the paper, events are logged \
+             one by one.",
+        )
 }

@@ -2,9 +2,9 @@
 
 use super::{UNPROTECTED, of, parse};
 use crate::measures::{Spread, short};
-use crate::reproduce::chart::{Chart, Series};
-use crate::reproduce::section::{Cell, Figure, Finding, Grade, Section, Table};
+use crate::reproduce::section::{Cell, Grade, Section};
 use crate::reproduce::{ExperimentRunner, Interrupted};
+use faultline_report::chart::{Chart, Series};
 
 /// Returns the thresholds: each is the number of facilities whose locations are chosen by separate tasks.
 fn thresholds(quick: bool) -> &'static [u32] {
@@ -26,10 +26,13 @@ pub(super) fn granularity(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<S
 kind: Federation
 metadata: {{ name: search }}
 spec:
-  clusters: [{{ name: c0, nodes: 30 }}]
-  links: {{ within: {{ latency: 100us, bandwidth: 100Mbit }} }}
+  \
+             clusters: [{{ name: c0, nodes: 30 }}]
+  links: {{ within: {{ latency: 100us, bandwidth: 100Mbit \
+             }} }}
   protocol: {UNPROTECTED}
-  application: {{ qap: {{ instance: nug12, depth: {threshold}, taskTime: 20ms }} }}
+  application: {{ qap: {{ instance: nug12, depth: {threshold}, \
+             taskTime: 20ms }} }}
   deadline: 1h
 "
         ));
@@ -43,47 +46,42 @@ spec:
     let factors: Vec<f64> = means.windows(2).map(|it| it[1] / it[0]).collect();
     let flattens = factors.last() < factors.first();
     let (first, last) = (means[0], means[means.len() - 1]);
-    Ok(vec![Section {
-        id: "granularity",
-        title: "Tasks by threshold".into(),
-        place: "VII-B, figure 7",
-        text: vec![
-            "The threshold is the number of facilities whose locations are chosen by separate tasks. The paper \
-             searches NUGENT 22; here, NUGENT 12 is searched on 30 places. The number of tasks depends on how \
-             early a place learns of a cheap assignment, and therefore on the schedule."
-                .into(),
-        ],
-        findings: vec![Finding {
-            what: "smaller tasks mean more tasks".into(),
-            published: "grows drastically at threshold 5, and approaches its maximum at 10".into(),
-            ours: format!(
-                "from {} to {} tasks; the last step multiplies them by {}, the first by {}",
-                short(first),
-                short(last),
-                short(factors[factors.len() - 1]),
-                short(factors[0])
+    Ok(vec![
+        Section::new("granularity", "Tasks by threshold", "VII-B, figure 7")
+            .text(
+                "The threshold is the number of facilities whose locations are chosen by separate tasks. The \
+                 paper searches NUGENT 22; here, NUGENT 12 is searched on 30 places. The number of tasks \
+                 depends on how early a place learns of a cheap assignment, and therefore on the schedule.",
+            )
+            .finding(
+                "smaller tasks mean more tasks",
+                "grows drastically at threshold 5, and approaches its maximum at 10",
+                format!(
+                    "from {} to {} tasks; the last step multiplies them by {}, the first by {}",
+                    short(first),
+                    short(last),
+                    short(factors[factors.len() - 1]),
+                    short(factors[0])
+                ),
+                Grade::direction(grows && flattens),
+                "The same shape: growth until the bound ends most branches above the threshold. The \
+                 thresholds themselves depend on the size of the problem, and are not compared.",
+            )
+            .figure(
+                "granularity",
+                "NUGENT 12 on 30 places",
+                Chart::new(
+                    "number of tasks by threshold",
+                    "threshold, facilities",
+                    "tasks",
+                    vec![Series { name: "tasks".into(), points }],
+                ),
+            )
+            .table(
+                "granularity",
+                "Number of different tasks that were run",
+                vec!["threshold", "tasks"],
+                rows,
             ),
-            grade: Grade::direction(grows && flattens),
-            sentence: "The same shape: growth until the bound ends most branches above the threshold. The \
-                thresholds themselves depend on the size of the problem, and are not compared."
-                .into(),
-        }],
-        figures: vec![Figure {
-            name: "granularity",
-            caption: "NUGENT 12 on 30 places".into(),
-            chart: Chart {
-                title: "number of tasks by threshold".into(),
-                x: "threshold, facilities".into(),
-                y: "tasks".into(),
-                series: vec![Series { name: "tasks".into(), points }],
-                stated: Vec::new(),
-            },
-        }],
-        tables: vec![Table {
-            name: "granularity",
-            caption: "Number of different tasks that were run".into(),
-            columns: vec!["threshold", "tasks"],
-            rows,
-        }],
-    }])
+    ])
 }

@@ -3,9 +3,9 @@
 use super::{Program, UNPROTECTED, of};
 use crate::compare::Costs;
 use crate::measures::{Spread, short};
-use crate::reproduce::chart::{Chart, Series};
-use crate::reproduce::section::{Cell, Figure, Finding, Grade, Section, Table};
+use crate::reproduce::section::{Cell, Grade, Section};
 use crate::reproduce::{ExperimentRunner, Interrupted};
+use faultline_report::chart::{Chart, Series};
 
 /// Speeds of the clusters in percent. The last cluster has a quarter of the total power.
 const SPEEDS: [u32; 3] = [150, 150, 100];
@@ -76,89 +76,88 @@ pub(super) fn heterogeneous(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec
     let gate = Gate::of(is_long, beyond.most);
     if gate == Gate::Missed {
         runner.miss(format!(
-            "the loss of a cluster costs up to {} % of the run time beyond the lost power; the goal is at most \
-             {GATE_PERCENT} %",
+            "the loss of a cluster costs up to {} % of the run time beyond the lost power; the goal is at \
+             most {GATE_PERCENT} %",
             short(beyond.most)
         ));
     }
     let overhead = super::longer(&tic, &unprotected);
-    Ok(vec![Section {
-        id: "heterogeneous",
-        title: "Clusters of different speeds, and the loss of one of them".into(),
-        place: "VII-D, figure 12",
-        text: vec![format!(
-            "Three clusters of {NODES} nodes with speeds of {}, {} and {}, 5 ms apart. Checkpoints are replicated \
-             to another cluster. The slowest cluster is permanently lost, together with its storage, halfway through the run, \
-             and the others take over its work. The paper does not say how fast its clusters are. Ideally, losing \
-             a quarter of the power halfway through costs 16.7 %, so the paper's 17 % suggests a similar share.",
+    Ok(vec![
+        Section::new(
+            "heterogeneous",
+            "Clusters of different speeds, and the loss of one of them",
+            "VII-D, figure 12",
+        )
+        .text(format!(
+            "Three clusters of {NODES} nodes with speeds of {}, {} and {}, 5 ms apart. Checkpoints are \
+             replicated to another cluster. The slowest cluster is permanently lost, together with its \
+             storage, halfway through the run, and the others take over its work. The paper does not say how \
+             fast its clusters are. Ideally, losing a quarter of the power halfway through costs 16.7 %, so \
+             the paper's 17 % suggests a similar share.",
             SPEEDS[0], SPEEDS[1], SPEEDS[2]
-        )],
-        findings: vec![
-            Finding {
-                what: "overhead of TIC with replicas in other clusters".into(),
-                published: "5.7 % (175 s and 185 s), entirely due to TIC and its remote checkpoints".into(),
-                ours: format!(
-                    "{} % ({} s and {} s)",
-                    short(overhead.mean),
-                    short(seconds[0].mean),
-                    short(seconds[1].mean)
-                ),
-                grade: Grade::at_most(overhead.mean, 100.0 * (185.0 / 175.0 - 1.0)),
-                sentence:
-                    "Places run tasks while checkpoints are written, and a graph here has less data, so the \
-                    overhead is smaller."
-                        .into(),
-            },
-            Finding {
-                what: "a cluster is lost permanently halfway through the run".into(),
-                published: "17 % longer (216 s); the cluster's share of the power is not stated".into(),
-                ours: format!("{} % longer ({} s)", longer.text(), short(seconds[2].mean)),
-                grade: Grade::value((longer.mean - 17.0).abs() <= GATE_PERCENT),
-                sentence: format!(
-                    "A quarter of the power is lost. If nothing else were lost, runs would take {} % longer.",
-                    short(ideal.mean)
-                ),
-            },
-            Finding {
-                what: "cost of the loss beyond the lost power".into(),
-                published: String::new(),
-                ours: format!("{} % of the run time", beyond.text()),
-                grade: Grade::NotStated,
-                sentence: format!(
-                    "The cost consists of detection, re-executed tasks, and the time until all places have work. \
-                     This project's goal, at most {GATE_PERCENT} % in every run of at least {GATE_SECONDS} s: \
-                     {}.",
-                    gate.text()
-                ),
-            },
-        ],
-        figures: vec![Figure {
-            name: "heterogeneous",
-            caption: "Run times on three clusters: 1 unprotected, 2 under TIC, 3 under TIC with the loss of the slowest \
-                      cluster"
-                .into(),
-            chart: Chart {
-                title: "run times without protection, under TIC, and with the loss of a cluster".into(),
-                x: "1: unprotected, 2: TIC, 3: a cluster is lost".into(),
-                y: "run time, s".into(),
-                series: vec![Series {
+        ))
+        .finding(
+            "overhead of TIC with replicas in other clusters",
+            "5.7 % (175 s and 185 s), entirely due to TIC and its remote checkpoints",
+            format!(
+                "{} % ({} s and {} s)",
+                short(overhead.mean),
+                short(seconds[0].mean),
+                short(seconds[1].mean)
+            ),
+            Grade::at_most(overhead.mean, 100.0 * (185.0 / 175.0 - 1.0)),
+            "Places run tasks while checkpoints are written, and a graph here has less data, so the overhead \
+             is smaller.",
+        )
+        .finding(
+            "a cluster is lost permanently halfway through the run",
+            "17 % longer (216 s); the cluster's share of the power is not stated",
+            format!("{} % longer ({} s)", longer.text(), short(seconds[2].mean)),
+            Grade::value((longer.mean - 17.0).abs() <= GATE_PERCENT),
+            format!(
+                "A quarter of the power is lost. If nothing else were lost, runs would take {} % longer.",
+                short(ideal.mean)
+            ),
+        )
+        .finding(
+            "cost of the loss beyond the lost power",
+            String::new(),
+            format!("{} % of the run time", beyond.text()),
+            Grade::NotStated,
+            format!(
+                "The cost consists of detection, re-executed tasks, and the time until all places have work. \
+                 This project's goal, at most {GATE_PERCENT} % in every run of at least {GATE_SECONDS} s: {}.",
+                gate.text()
+            ),
+        )
+        .figure(
+            "heterogeneous",
+            "Run times on three clusters: 1 unprotected, 2 under TIC, 3 under TIC with the loss of the \
+             slowest cluster",
+            Chart::new(
+                "run times without protection, under TIC, and with the loss of a cluster",
+                "1: unprotected, 2: TIC, 3: a cluster is lost",
+                "run time, s",
+                vec![Series {
                     name: "here".into(),
                     points: [1.0, 2.0, 3.0].into_iter().zip(seconds).collect(),
                 }],
-                stated: ["unprotected", "TIC", "a cluster is lost"]
+            )
+            .stated(
+                ["unprotected", "TIC", "a cluster is lost"]
                     .map(|it| format!("paper: {it}"))
                     .into_iter()
                     .zip(PUBLISHED_SECONDS)
                     .collect(),
-            },
-        }],
-        tables: vec![Table {
-            name: "heterogeneous",
-            caption: "Run times".into(),
-            columns: vec!["setting", "run time, s", "overhead, %", "paper, s"],
+            ),
+        )
+        .table(
+            "heterogeneous",
+            "Run times",
+            vec!["setting", "run time, s", "overhead, %", "paper, s"],
             rows,
-        }],
-    }])
+        ),
+    ])
 }
 
 /// This project's goal for the cost of a loss.

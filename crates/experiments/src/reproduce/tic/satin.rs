@@ -2,9 +2,9 @@
 
 use super::{Program, SATIN, TASK_SECONDS, again, longer, of, tic};
 use crate::measures::{Spread, short};
-use crate::reproduce::chart::{Chart, Series};
-use crate::reproduce::section::{Cell, Figure, Finding, Grade, Section, Table};
+use crate::reproduce::section::{Cell, Grade, Section};
 use crate::reproduce::{ExperimentRunner, Interrupted};
+use faultline_report::chart::{Chart, Series};
 
 /// The number of places of the program, as in the paper.
 const PLACES: u32 = 32;
@@ -33,6 +33,44 @@ struct Way {
 }
 
 pub(super) fn satin(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+    let (ways, calm_seconds) = measure(runner)?;
+    let rows = ways.iter().map(|way| {
+        let mut row = vec![Cell::from(way.name.as_str())];
+        for ((_, again), longer) in way.again.iter().zip(&way.longer) {
+            row.extend([Cell::from(*again), Cell::from(*longer)]);
+        }
+        row
+    });
+    let section = claims(&ways, &calm_seconds)
+        .figure(
+            "satin",
+            "Time of tasks that were re-executed after one failure",
+            Chart::new(
+                "re-executed work by the time of the failure",
+                "time of the failure, % of the run time",
+                "re-executed, s",
+                ways.iter().map(|it| Series { name: it.name.clone(), points: it.again.clone() }).collect(),
+            ),
+        )
+        .table(
+            "satin",
+            "After 25 %, 50 % and 75 % of the run time: re-executed tasks, and the increase in run time",
+            vec![
+                "setting",
+                "25 %: re-executed, s",
+                "longer, %",
+                "50 %: re-executed, s",
+                "longer, %",
+                "75 %: re-executed, s",
+                "longer, %",
+            ],
+            rows.collect(),
+        );
+    Ok(vec![section])
+}
+
+/// Returns the results, and the run times without failures under TIC and Satin.
+fn measure(runner: &mut ExperimentRunner<'_, '_>) -> Result<(Vec<Way>, Vec<Spread>), Interrupted> {
     let program = Program::new(runner, PLACES);
     let mut ways = Vec::new();
     let mut calm_seconds = Vec::new();
@@ -58,6 +96,10 @@ pub(super) fn satin(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section
         }
         calm_seconds.push(seconds);
     }
+    Ok((ways, calm_seconds))
+}
+
+fn claims(ways: &[Way], calm_seconds: &[Spread]) -> Section {
     let bound = f64::from(TAU) + TASK_SECONDS + WRITE_SECONDS;
     let of_tic = || ways.iter().filter(|it| it.is_tic);
     let of_satin = || ways.iter().filter(|it| !it.is_tic);
@@ -70,100 +112,55 @@ pub(super) fn satin(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section
             |ways: &mut dyn Iterator<Item = &Way>| Spread::of(ways.map(|it| it.longer[index].mean)).mean;
         mean(&mut of_satin()) > mean(&mut of_tic())
     });
-    let rows = ways.iter().map(|way| {
-        let mut row = vec![Cell::from(way.name.as_str())];
-        for ((_, again), longer) in way.again.iter().zip(&way.longer) {
-            row.extend([Cell::from(*again), Cell::from(*longer)]);
-        }
-        row
-    });
-    Ok(vec![Section {
-        id: "satin",
-        title: "TIC compared with Satin".into(),
-        place: "VII-E, figure 13",
-        text: vec![format!(
-            "The Fibonacci recursion runs on {PLACES} places of one cluster. One process fails after 25 %, 50 % or \
-             75 % of the run time, and returns 0.2 s later. The paper does not say which process fails, nor \
-             whether it returns. Here, it is either a process that began without work, or the process that began \
-             with the program."
-        )],
-        findings: vec![
-            Finding {
-                what: "Satin's loss grows with the time of the failure".into(),
-                published: "the loss is higher the later the fault occurs".into(),
-                ours: format!(
-                    "{} s of tasks re-executed after 25, 50 and 75 %; {} s if the first process fails",
-                    means(satins[0]),
-                    means(satins[1])
-                ),
-                grade: Grade::direction(grows),
-                sentence:
-                    "The results that a process computed for itself are lost with it. Results that it had \
-                     returned, and results of orphaned tasks, are not lost."
-                        .into(),
-            },
-            Finding {
-                what: "TIC's loss is bounded".into(),
-                published: "at most the period and the longest task".into(),
-                ours: format!("at most {} s of tasks re-executed in any run", short(most)),
-                grade: Grade::value(most <= bound),
-                sentence: format!(
-                    "The bound is {} s: the period, one task, and {WRITE_SECONDS} s for the write of a checkpoint.",
-                    short(bound)
-                ),
-            },
-            Finding {
-                what: "a failure costs more time under Satin".into(),
-                published: "significantly higher than under TIC (relative to runs without failures)".into(),
-                ours: format!(
-                    "after 75 %: {} % and {} % longer under Satin, {} % and {} % under TIC",
-                    short(satins[0].longer[2].mean),
-                    short(satins[1].longer[2].mean),
-                    short(ways[0].longer[2].mean),
-                    short(ways[1].longer[2].mean)
-                ),
-                grade: Grade::direction(costlier),
-                sentence: "For a process that began without work, and for the first process.".into(),
-            },
-            Finding {
-                what: "without failures, Satin costs less than TIC".into(),
-                published: "lower overhead than TIC, whose overhead is very small".into(),
-                ours: format!("{} s and {} s", calm_seconds[1].text(), calm_seconds[0].text()),
-                grade: Grade::less(&calm_seconds[1], &calm_seconds[0]),
-                sentence: "Mean run times without failures: Satin, then TIC. They can be told apart if they differ by more \
-                    than their uncertainty and half a percent."
-                    .into(),
-            },
-        ],
-        figures: vec![Figure {
-            name: "satin",
-            caption: "Time of tasks that were re-executed after one failure".into(),
-            chart: Chart {
-                title: "re-executed work by the time of the failure".into(),
-                x: "time of the failure, % of the run time".into(),
-                y: "re-executed, s".into(),
-                series: ways
-                    .iter()
-                    .map(|it| Series { name: it.name.clone(), points: it.again.clone() })
-                    .collect(),
-                stated: Vec::new(),
-            },
-        }],
-        tables: vec![Table {
-            name: "satin",
-            caption:
-                "After 25 %, 50 % and 75 % of the run time: re-executed tasks, and the increase in run time"
-                    .into(),
-            columns: vec![
-                "setting",
-                "25 %: re-executed, s",
-                "longer, %",
-                "50 %: re-executed, s",
-                "longer, %",
-                "75 %: re-executed, s",
-                "longer, %",
-            ],
-            rows: rows.collect(),
-        }],
-    }])
+    Section::new("satin", "TIC compared with Satin", "VII-E, figure 13")
+        .text(format!(
+            "The Fibonacci recursion runs on {PLACES} places of one cluster. One process fails after 25 %, \
+             50 % or 75 % of the run time, and returns 0.2 s later. The paper does not say which process \
+             fails, nor whether it returns. Here, it is either a process that began without work, or the \
+             process that began with the program."
+        ))
+        .finding(
+            "Satin's loss grows with the time of the failure",
+            "the loss is higher the later the fault occurs",
+            format!(
+                "{} s of tasks re-executed after 25, 50 and 75 %; {} s if the first process fails",
+                means(satins[0]),
+                means(satins[1])
+            ),
+            Grade::direction(grows),
+            "The results that a process computed for itself are lost with it. Results that it had returned, \
+             and results of orphaned tasks, are not lost.",
+        )
+        .finding(
+            "TIC's loss is bounded",
+            "at most the period and the longest task",
+            format!("at most {} s of tasks re-executed in any run", short(most)),
+            Grade::value(most <= bound),
+            format!(
+                "The bound is {} s: the period, one task, and {WRITE_SECONDS} s for the write of a \
+                 checkpoint.",
+                short(bound)
+            ),
+        )
+        .finding(
+            "a failure costs more time under Satin",
+            "significantly higher than under TIC (relative to runs without failures)",
+            format!(
+                "after 75 %: {} % and {} % longer under Satin, {} % and {} % under TIC",
+                short(satins[0].longer[2].mean),
+                short(satins[1].longer[2].mean),
+                short(ways[0].longer[2].mean),
+                short(ways[1].longer[2].mean)
+            ),
+            Grade::direction(costlier),
+            "For a process that began without work, and for the first process.",
+        )
+        .finding(
+            "without failures, Satin costs less than TIC",
+            "lower overhead than TIC, whose overhead is very small",
+            format!("{} s and {} s", calm_seconds[1].text(), calm_seconds[0].text()),
+            Grade::less(&calm_seconds[1], &calm_seconds[0]),
+            "Mean run times without failures: Satin, then TIC. They can be told apart if they differ by more \
+             than their uncertainty and half a percent.",
+        )
 }

@@ -1,0 +1,655 @@
+//! Charts as SVG, in the colours of the pages: lines with bands, bars, and cells.
+
+use maud::{Markup, PreEscaped, html};
+
+use crate::spread::{Spread, short};
+use crate::style;
+
+/// The styles of all charts, in addition to the colours of the page.
+pub const STYLE: &str = include_str!("../assets/chart.css");
+
+/// The margin on the right of a chart.
+const RIGHT: f64 = 16.0;
+
+/// A drawn chart, or several.
+struct Picture {
+    /// A description for screen readers.
+    label: String,
+    width: f64,
+    height: f64,
+    content: Markup,
+}
+
+impl Picture {
+    /// Renders the picture for a page that includes the common style and [`STYLE`].
+    fn markup(self) -> Markup {
+        html! {
+            svg.chart xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (self.width) " " (self.height) } role="img"
+                style={ "max-width:" (self.width) "px" } aria-label=(self.label) { (self.content) }
+        }
+    }
+
+    /// Renders the picture as a separate file.
+    fn file(self) -> String {
+        let (width, height) = (self.width, self.height);
+        let markup = html! {
+            svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (width) " " (height) } width=(width) height=(height) {
+                style { (PreEscaped(style::PALETTE)) (PreEscaped(style::CLUSTERS)) (PreEscaped(STYLE)) ".paper{fill:var(--paper)}" }
+                rect.paper width=(width) height=(height) {}
+                (self.markup())
+            }
+        };
+        markup.into_string()
+    }
+}
+
+/// A line chart.
+#[derive(Clone, Debug)]
+pub struct Chart {
+    /// A description for screen readers.
+    pub title: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis, which starts at 0.
+    pub y: Axis,
+    /// The lines.
+    pub series: Vec<Series>,
+    /// Values stated in the paper: a name and a value on the vertical axis.
+    pub stated: Vec<(String, f64)>,
+}
+
+/// An axis, with its label, which includes the unit.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    label: String,
+    scale: Scale,
+}
+
+#[derive(Clone, Debug)]
+enum Scale {
+    Linear,
+    /// All values must be above 0.
+    Logarithmic,
+    /// Values with a text each. The ends of the axis are the first and the last.
+    Marked(Vec<(f64, String)>),
+}
+
+impl<S: Into<String>> From<S> for Axis {
+    fn from(label: S) -> Axis {
+        Axis { label: label.into(), scale: Scale::Linear }
+    }
+}
+
+impl Axis {
+    /// Creates a horizontal axis with a mark at each power of ten.
+    pub fn logarithmic(label: &str) -> Axis {
+        Axis { label: label.to_owned(), scale: Scale::Logarithmic }
+    }
+
+    /// Creates an axis with marks at these values only.
+    pub fn marked(label: &str, marks: Vec<(f64, String)>) -> Axis {
+        Axis { label: label.to_owned(), scale: Scale::Marked(marks) }
+    }
+
+    /// Creates a horizontal axis with these names at 0, 1, 2 and so on.
+    pub fn named(label: &str, names: &[&str]) -> Axis {
+        // If the names would overlap, only every nth name is shown.
+        let every = names.len().div_ceil(10).max(1);
+        let shown = |(index, name): (usize, &&str)| {
+            (index as f64, if index % every == 0 { (*name).to_owned() } else { String::new() })
+        };
+        let ends = [(-0.5, String::new()), (names.len() as f64 - 0.5, String::new())];
+        let [first, last] = ends;
+        let names = names.iter().enumerate().map(shown);
+        Axis::marked(label, [first].into_iter().chain(names).chain([last]).collect())
+    }
+
+    /// Returns where a value is between two others, as a share.
+    fn share(&self, value: f64, (least, most): (f64, f64)) -> f64 {
+        match self.scale {
+            Scale::Logarithmic => (value / least).log10() / (most / least).log10(),
+            _ => (value - least) / (most - least),
+        }
+    }
+
+    /// Returns the ends of a horizontal axis that shows values from `least` to `most`.
+    fn ends(&self, least: f64, most: f64) -> (f64, f64) {
+        match &self.scale {
+            Scale::Linear => (least.min(0.0), most.max(least + 1.0)),
+            Scale::Logarithmic => (least, most.max(least * 10.0)),
+            Scale::Marked(marks) => marks.first().zip(marks.last()).map_or((0.0, 1.0), |(a, b)| (a.0, b.0)),
+        }
+    }
+
+    /// Returns the values between `least` and `most` that have a mark, with their texts.
+    fn marks(&self, (least, most): (f64, f64), steps: f64) -> Vec<(f64, String)> {
+        let within = |values: Vec<f64>| {
+            let values = values.into_iter().filter(|it| (least..=most * 1.000_001).contains(it));
+            values.map(|it| (it, short(it))).collect()
+        };
+        match &self.scale {
+            Scale::Linear => {
+                let step = round_step((most - least) / steps);
+                within((0..=(most / step * 1.000_001) as u32).map(|it| f64::from(it) * step).collect())
+            }
+            Scale::Logarithmic => within((-9..19).map(|it| 10_f64.powi(it)).collect()),
+            Scale::Marked(marks) => marks.clone(),
+        }
+    }
+}
+
+/// One line.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// The line's name in the legend.
+    pub name: String,
+    /// The points, ascending by x.
+    pub points: Vec<(f64, Spread)>,
+}
+
+/// What a chart with a single line shows with one of its points.
+#[derive(Clone, Debug)]
+pub struct Detail {
+    /// The text of the point.
+    pub text: String,
+    /// The path that the point links to.
+    pub link: String,
+    /// The values of individual runs.
+    pub runs: Vec<f64>,
+}
+
+const WIDTH: f64 = 620.0;
+const HEIGHT: f64 = 346.0;
+const LEFT: f64 = 52.0;
+/// The margin at the top, which includes a line for the label of the vertical axis.
+const TOP: f64 = 30.0;
+const BOTTOM: f64 = 44.0;
+/// The width of a character in the legend.
+const CHARACTER: f64 = 6.4;
+
+impl Chart {
+    /// Creates a chart.
+    pub fn new(
+        title: impl Into<String>,
+        x: impl Into<Axis>,
+        y: impl Into<Axis>,
+        series: Vec<Series>,
+    ) -> Chart {
+        Chart { title: title.into(), x: x.into(), y: y.into(), series, stated: Vec::new() }
+    }
+
+    /// Adds values stated in the paper: each a name and a value on the vertical axis.
+    #[must_use]
+    pub fn stated(mut self, stated: Vec<(String, f64)>) -> Chart {
+        self.stated = stated;
+        self
+    }
+
+    /// Renders the picture for a page that includes the common style and [`STYLE`].
+    pub fn markup(&self) -> Markup {
+        self.picture(&[]).markup()
+    }
+
+    /// Renders the picture of a single line, with a detail for each of its points.
+    pub fn detailed(&self, details: &[Detail]) -> Markup {
+        self.picture(details).markup()
+    }
+
+    /// Renders the picture as a separate file.
+    pub fn file(&self) -> String {
+        self.picture(&[]).file()
+    }
+
+    fn picture(&self, details: &[Detail]) -> Picture {
+        let area = PlotArea::new(self, details);
+        let content = html! {
+            (area.axes())
+            @for (index, series) in self.series.iter().enumerate() { (area.line(index, series, details)) }
+            @for (_, at) in &self.stated {
+                line.stated x1=(LEFT) x2=(WIDTH - RIGHT) y1=(n(area.y(*at))) y2=(n(area.y(*at))) {}
+            }
+            @if details.is_empty() { (area.legend()) }
+        };
+        Picture { label: self.title.clone(), width: WIDTH, height: HEIGHT + area.legend, content }
+    }
+}
+
+struct PlotArea<'a> {
+    chart: &'a Chart,
+    x: (f64, f64),
+    top: f64,
+    marks: Vec<(f64, String)>,
+    /// The height of the legend.
+    legend: f64,
+}
+
+impl<'a> PlotArea<'a> {
+    fn new(chart: &'a Chart, details: &[Detail]) -> PlotArea<'a> {
+        let points = || chart.series.iter().flat_map(|it| &it.points);
+        let least = points().map(|(x, _)| *x).fold(f64::INFINITY, f64::min);
+        let most = points().map(|(x, _)| *x).fold(f64::NEG_INFINITY, f64::max);
+        let heights = points().map(|(_, it)| it.most).chain(chart.stated.iter().map(|it| it.1));
+        let highest = heights.fold(if details.is_empty() { 1.0 } else { 0.0 }, f64::max);
+        let (top, marks) = match &chart.y.scale {
+            Scale::Marked(marks) => (marks.last().map_or(1.0, |it| it.0), marks.clone()),
+            _ => {
+                let step = round_step(highest / 5.0);
+                let top = (highest / step).ceil() * step;
+                (top, chart.y.marks((0.0, top), top / step))
+            }
+        };
+        let rows = if details.is_empty() { chart.legend_rows().len() as f64 } else { 0.0 };
+        PlotArea { chart, x: chart.x.ends(least, most), top, marks, legend: rows * 20.0 + 4.0 }
+    }
+
+    fn x(&self, value: f64) -> f64 {
+        LEFT + self.chart.x.share(value, self.x) * (WIDTH - LEFT - RIGHT)
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        let share = if self.top > 0.0 { value / self.top } else { 0.0 };
+        HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
+    }
+
+    fn axes(&self) -> Markup {
+        html! {
+            @for (value, text) in &self.marks {
+                line.grid x1=(LEFT) x2=(WIDTH - RIGHT) y1=(n(self.y(*value))) y2=(n(self.y(*value))) {}
+                text.end x=(LEFT - 7.0) y=(n(self.y(*value) + 4.0)) { (text) }
+            }
+            @for (value, text) in self.chart.x.marks(self.x, 6.0) {
+                text.middle x=(n(self.x(value))) y=(HEIGHT - BOTTOM + 17.0) { (text) }
+            }
+            text.middle x=(n((LEFT + WIDTH - RIGHT) / 2.0)) y=(HEIGHT - 8.0) { (self.chart.x.label) }
+            text x="4" y="14" { (self.chart.y.label) }
+        }
+    }
+
+    fn line(&self, index: usize, series: &Series, details: &[Detail]) -> Markup {
+        let place = |(x, value): (f64, f64)| format!("{},{}", n(self.x(x)), n(self.y(value)));
+        let path = |values: Vec<(f64, f64)>| values.into_iter().map(place).collect::<Vec<_>>().join(" ");
+        let mean = path(series.points.iter().map(|(x, it)| (*x, it.mean)).collect());
+        let upper = series.points.iter().map(|(x, it)| (*x, it.most));
+        let lower = series.points.iter().rev().map(|(x, it)| (*x, it.least));
+        let band = path(upper.chain(lower).collect());
+        html! {
+            g class={ "c" (index % 6) } {
+                polygon.band points=(band) {}
+                polyline.mean points=(mean) {}
+                @for (number, (x, it)) in series.points.iter().enumerate() {
+                    @let place = (self.x(*x), self.y(it.mean));
+                    @match details.get(number) {
+                        Some(detail) => {
+                            @for run in &detail.runs { circle.run cx=(n(place.0)) cy=(n(self.y(*run))) r="3" {} }
+                            a href=(detail.link) {
+                                (self.chart.sign(index, place, html! { title { (detail.text) } }))
+                            }
+                        }
+                        None => {
+                            @let title = html! { title { (series.name) " at " (short(*x)) ": " (it.text()) } };
+                            (self.chart.sign(index, place, title))
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn legend(&self) -> Markup {
+        let names = self.chart.names();
+        html! {
+            @for (row, entries) in self.chart.legend_rows().iter().enumerate() {
+                @for &(entry, x) in entries {
+                    @let (name, y) = (&names[entry], HEIGHT + 10.0 + row as f64 * 20.0);
+                    @if entry < self.chart.series.len() {
+                        g class={ "c" (entry % 6) } {
+                            @if self.chart.series[entry].points.len() > 1 {
+                                line.mean x1=(n(x)) x2=(n(x + 20.0)) y1=(y) y2=(y) {}
+                            }
+                            (self.chart.sign(entry, (x + 10.0, y), html! {}))
+                        }
+                    } @else {
+                        line.stated x1=(n(x)) x2=(n(x + 20.0)) y1=(y) y2=(y) {}
+                    }
+                    text.ink x=(n(x + 26.0)) y=(y + 4.0) { (name) }
+                }
+            }
+        }
+    }
+}
+
+impl Chart {
+    /// Renders the marker of a point: a dot or, for a series of one point, one of several shapes, so that points at
+    /// the same place can be distinguished without colours.
+    fn sign(&self, index: usize, (x, y): (f64, f64), title: Markup) -> Markup {
+        let alone = |it: &Series| it.points.len() == 1;
+        let place = self.series[..index].iter().filter(|it| alone(it)).count();
+        if !alone(&self.series[index]) {
+            return html! { circle.dot cx=(n(x)) cy=(n(y)) r="3.4" { (title) } };
+        }
+        let path = match place % 3 {
+            // A ring, a cross inside it, and a diamond around it.
+            0 => format!("M{} {}a7 7 0 1 0 14 0a7 7 0 1 0 -14 0z", n(x - 7.0), n(y)),
+            1 => format!("M{} {}l8 8m0 -8l-8 8", n(x - 4.0), n(y - 4.0)),
+            _ => format!("M{} {}l11 11l-11 11l-11 -11z", n(x), n(y - 11.0)),
+        };
+        html! { path.sign d=(path) { (title) } }
+    }
+
+    fn names(&self) -> Vec<String> {
+        let series = self.series.iter().map(|it| it.name.clone());
+        series.chain(self.stated.iter().map(|it| it.0.clone())).collect()
+    }
+
+    /// Returns the entries of the legend with their positions, row by row.
+    fn legend_rows(&self) -> Vec<Vec<(usize, f64)>> {
+        let mut rows: Vec<Vec<(usize, f64)>> = vec![Vec::new()];
+        let mut x = LEFT;
+        for (entry, name) in self.names().iter().enumerate() {
+            let width = name.chars().count() as f64 * CHARACTER + 44.0;
+            if x + width > WIDTH && x > LEFT {
+                rows.push(Vec::new());
+                x = LEFT;
+            }
+            if let Some(row) = rows.last_mut() {
+                row.push((entry, x));
+            }
+            x += width;
+        }
+        rows
+    }
+}
+
+/// A panel of horizontal bars.
+#[derive(Clone, Debug)]
+pub struct Bars {
+    /// The heading.
+    pub title: String,
+    /// A remark on the right of the heading.
+    pub remark: &'static str,
+    /// The bars.
+    pub rows: Vec<Bar>,
+}
+
+/// One bar.
+#[derive(Clone, Debug)]
+pub struct Bar {
+    /// The name on the left.
+    pub name: String,
+    /// The length of the bar; otherwise the reason why there is none.
+    pub length: Result<Length, &'static str>,
+}
+
+/// The length of a bar.
+#[derive(Clone, Debug)]
+pub struct Length {
+    /// The value.
+    pub mean: f64,
+    /// Half the length of the whisker, if there is one.
+    pub half_width: Option<f64>,
+    /// The values of individual runs.
+    pub runs: Vec<f64>,
+    /// The text at the end of the row.
+    pub brief: String,
+    /// The text of the bar.
+    pub text: String,
+    /// Why the bar cannot be compared with the others.
+    pub unlike: Option<String>,
+}
+
+impl Bars {
+    const WIDTH: f64 = 424.0;
+    const GAP: f64 = 40.0;
+    const NAME: f64 = 170.0;
+    const ROW: f64 = 22.0;
+    const HEAD: f64 = 26.0;
+    /// The space next to a bar, for its number.
+    const NUMBER: f64 = 92.0;
+
+    /// Renders panels in two columns, for a page that includes the common style and [`STYLE`].
+    pub fn markup(panels: &[Bars]) -> Markup {
+        Bars::picture(panels).markup()
+    }
+
+    /// Renders panels in two columns, as a separate file.
+    pub fn file(panels: &[Bars]) -> String {
+        Bars::picture(panels).file()
+    }
+
+    fn picture(panels: &[Bars]) -> Picture {
+        let height = panels.iter().map(|it| Bars::HEAD + it.rows.len() as f64 * Bars::ROW + 14.0);
+        let height = height.fold(0.0, f64::max);
+        let content = html! {
+            @for (index, panel) in panels.iter().enumerate() {
+                @let x = (index % 2) as f64 * (Bars::WIDTH + Bars::GAP);
+                @let y = (index / 2) as f64 * height;
+                g transform={ "translate(" (x) " " (y) ")" } { (panel.panel()) }
+            }
+        };
+        Picture {
+            label: "Bars for each quantity and protocol. The table below contains the same numbers."
+                .to_owned(),
+            width: 2.0 * Bars::WIDTH + Bars::GAP,
+            height: panels.len().div_ceil(2) as f64 * height,
+            content,
+        }
+    }
+
+    fn panel(&self) -> Markup {
+        let upper =
+            |it: &Length| it.runs.iter().copied().fold(it.mean + it.half_width.unwrap_or(0.0), f64::max);
+        let lengths = self.rows.iter().filter_map(|it| it.length.as_ref().ok());
+        let most = lengths.map(upper).fold(0.0, f64::max);
+        let room = Bars::WIDTH - Bars::NAME - Bars::NUMBER;
+        let scale = |value: f64| if most > 0.0 { value.max(0.0) / most * room } else { 0.0 };
+        let bottom = Bars::HEAD + self.rows.len() as f64 * Bars::ROW;
+        html! {
+            text.title x="0" y="16" { (self.title) }
+            text.end x=(Bars::WIDTH) y="16" { (self.remark) }
+            line.grid x1=(Bars::NAME) x2=(Bars::NAME) y1=(Bars::HEAD) y2=(bottom) {}
+            @for (index, row) in self.rows.iter().enumerate() {
+                g.c0 transform={ "translate(0 " (Bars::HEAD + index as f64 * Bars::ROW) ")" } {
+                    text.end.ink x=(Bars::NAME - 8.0) y="15" { (row.name) }
+                    @match &row.length {
+                        Ok(length) => (row.bar(length, scale)),
+                        Err(reason) => text x=(Bars::NAME + 6.0) y="15" { (reason) },
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Bar {
+    fn bar(&self, length: &Length, scale: impl Fn(f64) -> f64) -> Markup {
+        let half = length.half_width.unwrap_or(0.0);
+        let class = if length.unlike.is_some() { "bar unlike" } else { "bar" };
+        let x = |value: f64| n(Bars::NAME + scale(value));
+        html! {
+            rect class=(class) x=(Bars::NAME) y="4" width=(n(scale(length.mean))) height=(Bars::ROW - 8.0) rx="2" {
+                title { (self.name) ": " (length.text) }
+            }
+            @if half > 0.0 {
+                path.whisker d={ "M" (x(length.mean - half)) " 8v6m0 -3H" (x(length.mean + half)) "m0 -3v6" } {}
+            }
+            @for run in &length.runs { circle.run cx=(x(*run)) cy="11" r="2.4" {} }
+            @if let Some(why) = &length.unlike { text x=(Bars::NAME + 6.0) y="15" { (why) } }
+            text.end.ink x=(Bars::WIDTH) y="15" { (length.brief) }
+        }
+    }
+}
+
+/// A grid of cells. The darker a cell, the greater its value.
+#[derive(Clone, Debug)]
+pub struct Heat {
+    /// The heading.
+    pub title: String,
+    /// The name and values of the vertical axis.
+    pub down: (String, Vec<String>),
+    /// The name and values of the horizontal axis.
+    pub across: (String, Vec<String>),
+    /// Whether the greatest value is the best one, rather than the least.
+    pub rises: bool,
+    /// The cells.
+    pub cells: Vec<HeatCell>,
+}
+
+/// One cell of a grid.
+#[derive(Clone, Debug)]
+pub struct HeatCell {
+    /// The indices of its values on the vertical and the horizontal axis.
+    pub place: [usize; 2],
+    /// Its value.
+    pub value: f64,
+    /// The text in the cell.
+    pub brief: String,
+    /// The text of the cell.
+    pub text: String,
+    /// The path that the cell links to.
+    pub link: String,
+}
+
+impl Heat {
+    const LEFT: f64 = 116.0;
+    const TOP: f64 = 56.0;
+    const ROW: f64 = 30.0;
+
+    /// Renders the picture for a page that includes the common style and [`STYLE`].
+    pub fn markup(&self) -> Markup {
+        let values = || self.cells.iter().map(|it| it.value);
+        let most = values().fold(f64::NEG_INFINITY, f64::max);
+        let least = values().fold(f64::INFINITY, f64::min);
+        let best = if self.rises { most } else { least };
+        let shade = |it: f64| if most > least { 0.06 + 0.6 * (it - least) / (most - least) } else { 0.06 };
+        let ((down, rows), (across, columns)) = (&self.down, &self.across);
+        let wide = (WIDTH - Heat::LEFT - RIGHT) / columns.len() as f64;
+        let high = Heat::TOP + rows.len() as f64 * Heat::ROW;
+        let content = html! {
+            text.title x="8" y="18" { (self.title) }
+            @for (index, value) in columns.iter().enumerate() {
+                text.middle x=(n(Heat::LEFT + (index as f64 + 0.5) * wide)) y=(Heat::TOP - 8.0) { (value) }
+            }
+            @for (index, value) in rows.iter().enumerate() {
+                text.end x=(Heat::LEFT - 8.0) y=(Heat::TOP + index as f64 * Heat::ROW + 19.0) { (value) }
+            }
+            @for cell in &self.cells {
+                @let [row, column] = cell.place.map(|it| it as f64);
+                @let (x, y) = (Heat::LEFT + column * wide, Heat::TOP + row * Heat::ROW);
+                a.c0 href=(cell.link) {
+                    rect.cell x=(n(x + 1.0)) y=(y + 1.0) width=(n(wide - 2.0)) height=(Heat::ROW - 2.0) rx="3"
+                        fill-opacity=(format!("{:.2}", shade(cell.value))) { title { (cell.text) } }
+                    @if cell.value == best {
+                        rect.outlined x=(n(x + 2.0)) y=(y + 2.0) width=(n(wide - 4.0)) height=(Heat::ROW - 4.0) rx="3" {}
+                    }
+                    @if wide >= 56.0 { text.middle.ink x=(n(x + wide / 2.0)) y=(y + 19.0) { (cell.brief) } }
+                }
+            }
+            text x="8" y=(high + 20.0) { "down: " (down) ", across: " (across) ", outlined: the best mean" }
+        };
+        let label = format!("{} over {down} and {across}; the table below has the numbers.", self.title);
+        Picture { label, width: WIDTH, height: high + 30.0, content }.markup()
+    }
+}
+
+/// Returns the smallest number of the form 1, 2 or 5 times a power of ten that is at least `least`.
+fn round_step(least: f64) -> f64 {
+    let power = 10_f64.powf(least.max(1e-9).log10().floor());
+    [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|it| it * power)
+        .find(|it| *it >= least * 0.999)
+        .unwrap_or(power * 10.0)
+}
+
+/// Rounds a coordinate to a tenth of a pixel.
+fn n(value: f64) -> String {
+    short((value * 10.0).round() / 10.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_round() {
+        assert_eq!([0.3, 1.0, 1.2, 23.0, 51.0].map(round_step), [0.5, 1.0, 2.0, 50.0, 100.0]);
+    }
+
+    #[test]
+    fn everything_is_inside_the_picture() {
+        let points = (1..=4).map(|x| (f64::from(x) * 15.0, Spread::of([f64::from(x), 40.0]))).collect();
+        let name = "a line with a rather long name that needs space in the legend";
+        let series = vec![Series { name: name.into(), points }; 3];
+        let stated = vec![("the paper".into(), 55.0)];
+        let chart = Chart { title: "t".into(), x: "x".into(), y: "y".into(), series, stated };
+        let area = PlotArea::new(&chart, &[]);
+        let marks: Vec<f64> = area.marks.iter().map(|it| it.0).collect();
+        assert_eq!((area.top, marks), (60.0, vec![0.0, 20.0, 40.0, 60.0]));
+        assert_eq!(chart.legend_rows().iter().map(Vec::len).sum::<usize>(), 4);
+        for (x, y) in [(15.0, 1.0), (60.0, 55.0)] {
+            assert!((LEFT..=WIDTH - RIGHT).contains(&area.x(x)) && (TOP..=HEIGHT).contains(&area.y(y)));
+        }
+        assert!(chart.file().starts_with("<svg"));
+        assert!(!chart.file().contains("class=\"sign\""), "lines have dots");
+    }
+
+    #[test]
+    fn points_at_one_place_have_different_markers_and_no_label_covers_a_point() {
+        let series = |name: &str, points: Vec<(f64, Spread)>| Series { name: name.into(), points };
+        let one = || vec![(0.0, Spread::of([60.0]))];
+        let front = series("front", vec![(0.0, Spread::of([60.0])), (40.0, Spread::of([10.0]))]);
+        let series = vec![front, series("chosen", one()), series("the paper", one())];
+        let chart = Chart { title: "t".into(), x: "x".into(), y: "y".into(), series, stated: Vec::new() };
+        let file = chart.file();
+        let shapes: Vec<&str> = file.split("class=\"sign\" d=\"").skip(1).collect();
+        let shapes: Vec<&str> = shapes.iter().map(|it| it.split('"').next().unwrap_or_default()).collect();
+        assert_eq!(shapes.len(), 4, "two points, and both in the legend");
+        assert!(shapes[0].contains('a') && shapes[1].contains('m'), "{shapes:?}");
+        let area = PlotArea::new(&chart, &[]);
+        assert!(area.y(area.top) - 14.0 > 12.0, "the label is above the highest point");
+    }
+
+    #[test]
+    fn axes_have_round_marks_powers_of_ten_or_names() {
+        let values = |axis: &Axis, ends| axis.marks(ends, 6.0).into_iter().map(|it| it.1).collect::<Vec<_>>();
+        assert_eq!(values(&"s".into(), (0.0, 60.0)), ["0", "10", "20", "30", "40", "50", "60"]);
+        let logarithmic = Axis::logarithmic("s");
+        assert_eq!(values(&logarithmic, logarithmic.ends(20.0, 3000.0)), ["100", "1000"]);
+        assert!((logarithmic.share(100.0, (10.0, 1000.0)) - 0.5).abs() < 1e-9);
+        let named = Axis::named("n", &["a", "b"]);
+        assert_eq!(values(&named, (0.0, 0.0)), ["", "a", "b", ""]);
+        assert_eq!(named.ends(0.0, 1.0), (-0.5, 1.5));
+    }
+
+    #[test]
+    fn the_best_cell_is_outlined_and_every_cell_has_a_link() {
+        let cell = |column: usize, value: f64| HeatCell {
+            place: [0, column],
+            value,
+            brief: short(value),
+            text: String::new(),
+            link: format!("{column}.html"),
+        };
+        let axis =
+            |name: &str, values: &[&str]| (name.to_owned(), values.iter().map(|&it| it.to_owned()).collect());
+        let heat = Heat {
+            title: "t".into(),
+            down: axis("d", &["x"]),
+            across: axis("a", &["1", "2"]),
+            rises: false,
+            cells: vec![cell(0, 5.0), cell(1, 3.0)],
+        };
+        let picture = heat.markup().into_string();
+        let outlined = |picture: &str| {
+            assert_eq!(picture.matches("class=\"outlined\"").count(), 1);
+            picture.find("class=\"outlined\"") > picture.find("1.html")
+        };
+        assert!(outlined(&picture), "the second cell, 3, is the least");
+        assert!(!outlined(&Heat { rises: true, ..heat.clone() }.markup().into_string()));
+        assert!(
+            picture.contains("fill-opacity=\"0.66\"") && picture.contains("fill-opacity=\"0.06\""),
+            "{picture}"
+        );
+        assert!(picture.contains("href=\"0.html\"") && picture.contains("href=\"1.html\""));
+    }
+}
