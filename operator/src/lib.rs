@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | [`controller`] | watched objects, and when a federation is reconciled |
 //! | [`shares`] | how federations share the parallel reconciliations |
-//! | [`reconcile`] | reconciling a federation: freeze it, then dereference, build, apply, follow, assist, update the status |
+//! | [`reconcile`] | reconciling a federation: freezing it, and six steps |
 //! | [`context`] | what all reconciliations share |
 //! | [`cached_federation`] | federations as they are cached, readable or not |
 //! | [`federation_cache`] | what is remembered about each federation |

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use faultline_api::supervision::{Amended, RunPhase};
 use faultline_api::{FederationSpec, live};
 use http::StatusCode;
-use kube::ResourceExt;
 
 use super::dereference::{Observed, Supervision, find_supervisor};
 use super::freeze::Frozen;
@@ -62,12 +61,11 @@ fn wanted(
     frozen: &Frozen,
     context: &Context,
 ) -> Result<Arc<FederationSpec>, String> {
-    let uid = federation.uid().unwrap_or_default();
     let generation = federation.generation();
-    let known = context.session(&uid, |it| it.wanted.clone()).filter(|it| it.0 == generation);
+    let known = context.cache(federation, |it| it.wanted.clone()).filter(|it| it.0 == generation);
     known.map(|it| it.1).unwrap_or_else(|| {
         let wanted = permitted(federation, &frozen.federation.spec).map(Arc::new);
-        context.session(&uid, |it| it.wanted = Some((generation, wanted.clone())));
+        context.cache(federation, |it| it.wanted = Some((generation, wanted.clone())));
         wanted
     })
 }
