@@ -116,7 +116,7 @@ pub async fn freeze(
     let is_known = context.cache(federation, |it| it.frozen.is_some());
     let stored = look_up(federation, context).await?;
     let is_stored = stored.is_some();
-    let spec = match stored.map_or_else(|| federation.spec().map(Arc::new), Ok) {
+    let spec = match stored.map_or_else(|| federation.spec(), Ok) {
         Ok(spec) => spec,
         Err(error) if federation.has_begun() => return Err(FreezeError::Unreadable(error)),
         Err(error) => return Ok(Err(error)),
@@ -127,13 +127,14 @@ pub async fn freeze(
     {
         return Ok(Err(refusal));
     }
-    let mut frozen = Frozen::of(federation.with((*spec).clone()));
+    let mut frozen = Frozen::of(federation.with(spec));
     // After a run has begun, a missing ConfigMap is restored together with other objects.
     if !is_stored && !federation.has_begun() {
         frozen.obstacle = make_object(&frozen.federation, &file(&frozen.federation), context).await?;
     }
-    if frozen.obstacle.is_none() {
-        context.cache(federation, |it| it.frozen = Some(spec));
+    if frozen.obstacle.is_none() && !is_known {
+        let text = serde_json::value::to_raw_value(&frozen.federation.spec).expect("a spec serialises");
+        context.cache(federation, |it| it.frozen = Some(text));
     }
     Ok(Ok(frozen))
 }
@@ -146,17 +147,18 @@ pub async fn freeze(
 pub async fn look_up(
     federation: &CachedFederation,
     context: &Context,
-) -> Result<Option<Arc<FederationSpec>>, FreezeError> {
-    if let Some(known) = context.cache(federation, |it| it.frozen.clone()) {
-        return Ok(Some(known));
-    }
+) -> Result<Option<FederationSpec>, FreezeError> {
     let name = naming::file(federation);
+    if let Some(known) = context.cache(federation, |it| it.frozen.clone()) {
+        let spec = serde_json::from_str(known.get());
+        return spec.map(Some).map_err(|it| FreezeError::Replaced(name, it.to_string()));
+    }
     let files = context.api::<ConfigMap>(federation);
     let file = files.get_opt(&name).await.map_err(|it| FreezeError::Read(name.clone(), it))?;
     let Some(file) = file.filter(|it| object_cache::belongs(it, federation)) else { return Ok(None) };
     let text = file.data.and_then(|mut it| it.remove(FILE)).unwrap_or_default();
     let spec = authentic(federation, &text).map_err(|it| FreezeError::Replaced(name, it))?;
-    Ok(Some(Arc::new(spec)))
+    Ok(Some(spec))
 }
 
 /// Reads the spec in the file of a federation. Returns the reason if the federation's pods were not created from it.

@@ -157,7 +157,7 @@ async fn delete(federation: &CachedFederation, context: &Context) -> Result<Acti
         Err(FreezeError::Replaced(..)) => None,
         found => found?,
     };
-    let frozen = frozen.map(|it| Frozen::of(federation.with((*it).clone())));
+    let frozen = frozen.map(|it| Frozen::of(federation.with(it)));
     let pods = frozen.iter().flat_map(Frozen::pod_names).map(|(_, pod)| pod).collect();
     let left = delete::delete(federation, pods, context).await?;
     if left.is_empty() {
