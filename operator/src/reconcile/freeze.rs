@@ -10,6 +10,7 @@ use faultline_api::{Federation, FederationSpec};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Resource, ResourceExt};
 use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
 use thiserror::Error;
 
 use super::build::owned;
@@ -133,10 +134,13 @@ pub async fn freeze(
         frozen.obstacle = make_object(&frozen.federation, &file(&frozen.federation), context).await?;
     }
     if frozen.obstacle.is_none() && !is_known {
-        let text = serde_json::value::to_raw_value(&frozen.federation.spec).expect("a spec serialises");
-        context.cache(federation, |it| it.frozen = Some(text));
+        context.cache(federation, |it| it.frozen = Some(text(&frozen.federation.spec)));
     }
     Ok(Ok(frozen))
+}
+
+fn text(spec: &FederationSpec) -> Box<RawValue> {
+    to_raw_value(spec).expect("a spec serialises")
 }
 
 /// Returns the spec that was frozen earlier, if there is one.
