@@ -5,9 +5,10 @@ use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Client, ResourceExt};
+use kube::{Api, Client, Resource, ResourceExt};
 use tokio::sync;
 
 use crate::federation_cache::FederationCache;
@@ -61,10 +62,23 @@ impl Context {
         }
     }
 
+    /// Returns the API for objects in the namespace of this object.
+    pub fn api<K>(&self, beside: &impl ResourceExt) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), &beside.namespace().unwrap_or_default())
+    }
+
     /// Reads or changes the state of the federation with this UID.
     pub fn session<T>(&self, uid: &str, look: impl FnOnce(&mut FederationCache) -> T) -> T {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         look(sessions.entry(uid.to_owned()).or_default())
+    }
+
+    /// Reads or changes the state of a federation.
+    pub fn cache<T>(&self, federation: &impl ResourceExt, look: impl FnOnce(&mut FederationCache) -> T) -> T {
+        self.session(&federation.uid().unwrap_or_default(), look)
     }
 
     /// Changes the state of the federation with this UID, unless it has been [dropped](Context::forget).

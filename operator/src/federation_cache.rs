@@ -1,11 +1,10 @@
 //! What the operator remembers about a federation between two reconciliations.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use faultline_api::FederationSpec;
 use faultline_api::supervision::Places;
+use serde_json::value::RawValue;
 
 use crate::limits::{EventAllowance, Pace, UnreportedEvents};
 
@@ -39,11 +38,11 @@ pub struct FederationCache {
     pub restored: Option<Instant>,
     /// Whether this operator has created or changed the federation's network policy.
     pub has_policy: bool,
-    /// The spec that was frozen, from which the federation's pods are built.
-    pub frozen: Option<Arc<FederationSpec>>,
-    /// The generation of the resource that was last compared with the frozen spec, and its spec, or the reason why it is
-    /// refused.
-    pub wanted: Option<(i64, Result<Arc<FederationSpec>, String>)>,
+    /// The text of the frozen spec. Values would need many times more memory.
+    pub frozen: Option<Box<RawValue>>,
+    /// The generation of the resource that was last compared with the frozen spec, and whether its spec pauses the
+    /// federation, or the reason why it is refused.
+    pub followed: Option<(i64, Result<bool, String>)>,
     /// Number of consecutive failures.
     pub failures: u32,
     /// Warnings that were logged, with the time of the last one.

@@ -8,9 +8,9 @@ use faultline_api::resource::Phase;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use kube::core::PartialObjectMeta;
-use kube::{Api, ResourceExt};
 use serde_json::json;
 
 use super::build::{self, Desired, Drift};
@@ -67,8 +67,7 @@ pub async fn apply(
             restored = restore(frozen, &desired, context).await?;
         }
         // The policy admits only operators of one namespace, but an operator may move to another.
-        let uid = federation.uid().unwrap_or_default();
-        if !context.session(&uid, |it| it.has_policy) {
+        if !context.cache(federation, |it| it.has_policy) {
             obstacle = make_policy(federation, &desired, context).await?;
         }
     }
@@ -107,8 +106,7 @@ fn lacks_pods(frozen: &Frozen, observed: &Observed) -> bool {
 /// [`RESTORED_EVERY`].
 async fn restore(frozen: &Frozen, desired: &Desired, context: &Context) -> Result<Vec<Restored>, ApplyError> {
     let federation = &*frozen.federation;
-    let uid = federation.uid().unwrap_or_default();
-    let is_due = context.session(&uid, |it| {
+    let is_due = context.cache(federation, |it| {
         // Usually, pods are missing only because they have not started yet.
         let since = it.restored.get_or_insert_with(Instant::now);
         let is_due = since.elapsed() >= RESTORED_EVERY;
@@ -230,15 +228,13 @@ async fn make_policy(
     context: &Context,
 ) -> Result<Option<Obstacle>, ApplyError> {
     let obstacle = make_object(federation, &desired.policy, context).await?;
-    let uid = federation.uid().unwrap_or_default();
-    context.session(&uid, |it| it.has_policy = obstacle.is_none());
+    context.cache(federation, |it| it.has_policy = obstacle.is_none());
     Ok(obstacle)
 }
 
 /// Sets the number of pods of a set, and records the end of the run. Leaves everything else unchanged.
 async fn scale(federation: &Federation, drift: &Drift, context: &Context) -> Result<(), ApplyError> {
-    let sets: Api<StatefulSet> =
-        Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
+    let sets = context.api::<StatefulSet>(federation);
     let mut patch = json!({ "spec": { "replicas": drift.wanted } });
     if drift.is_end_of_run {
         // A later change by another client is then recognised as such.
@@ -253,8 +249,7 @@ async fn scale(federation: &Federation, drift: &Drift, context: &Context) -> Res
 /// Changes a set, so that Kubernetes creates its missing pods now. After many failures, its next attempt could be
 /// minutes away.
 async fn wake(federation: &Federation, set: &str, context: &Context) -> Result<(), ApplyError> {
-    let sets: Api<StatefulSet> =
-        Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
+    let sets = context.api::<StatefulSet>(federation);
     let now = Timestamp::now().to_string();
     let patch = json!({ "metadata": { "annotations": { naming::WOKEN: now } } });
     let parameters =

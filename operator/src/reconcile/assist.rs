@@ -51,8 +51,7 @@ pub async fn assist(frozen: &Frozen, observed: &Observed, context: &Context) -> 
     if let Some(places) = places {
         match supervisor.places(&places).await {
             Ok(()) => {
-                let uid = federation.uid().unwrap_or_default();
-                context.session(&uid, |it| it.pushed = Some(places));
+                context.cache(federation, |it| it.pushed = Some(places));
             }
             Err(error) => context.warn(federation, "cannot send places to the supervisor", &error),
         }

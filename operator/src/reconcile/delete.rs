@@ -3,8 +3,8 @@
 use faultline_api::Federation;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams, PropagationPolicy};
-use kube::{Api, ResourceExt};
 use serde_json::json;
 
 use super::misplaced;
@@ -35,8 +35,7 @@ pub async fn add_finalizer(federation: &CachedFederation, context: &Context) -> 
 ///
 /// Fails if the API server refuses the deletion.
 pub async fn delete_federation(federation: &CachedFederation, context: &Context) -> Result<(), ApplyError> {
-    let federations: Api<Federation> =
-        Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
+    let federations = context.api::<Federation>(federation);
     let name = federation.name_any();
     let deleted = federations.delete(&name, &exactly(federation.uid())).await;
     ignore_missing(deleted).map_err(|it| ApplyError::Delete(name, it))
@@ -57,8 +56,7 @@ pub async fn delete(
     context: &Context,
 ) -> Result<Vec<String>, ApplyError> {
     let uid = federation.uid().unwrap_or_default();
-    let namespace = federation.namespace().unwrap_or_default();
-    let sets: Api<StatefulSet> = Api::namespaced(context.client.clone(), &namespace);
+    let sets = context.api::<StatefulSet>(federation);
     let owned_objects = OwnedObjects::by_owner(federation, &context.sets, &context.pods);
     let mut left = Vec::new();
     for (name, set) in &owned_objects.sets {
@@ -94,7 +92,7 @@ pub async fn delete(
     if left.is_empty() {
         let names = pods.into_iter().map(|it| (it, None)).collect();
         let found = misplaced::with_names(federation, names, context).await.map_err(ApplyError::List)?;
-        let pods: Api<Pod> = Api::namespaced(context.client.clone(), &namespace);
+        let pods = context.api::<Pod>(federation);
         for Misplaced { pod, uid, is_ending, .. } in found.into_iter().filter(Misplaced::is_ours) {
             if !is_ending {
                 ignore_missing(pods.delete(&pod, &exactly(Some(uid))).await)
@@ -122,8 +120,7 @@ async fn change_finalizers(
     finalizers: Vec<String>,
     context: &Context,
 ) -> Result<(), ApplyError> {
-    let federations: Api<Federation> =
-        Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
+    let federations = context.api::<Federation>(federation);
     let patch = json!({ "metadata": {
         "resourceVersion": federation.resource_version(),
         "finalizers": finalizers,

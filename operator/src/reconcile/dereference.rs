@@ -12,8 +12,8 @@ use faultline_client::supervisor::max_status;
 use http::StatusCode;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::ResourceExt;
 use kube::api::ListParams;
-use kube::{Api, ResourceExt};
 use thiserror::Error;
 
 use super::assess::shortened;
@@ -193,7 +193,6 @@ impl Observed {
 /// Fails if a request to the API server fails, or if the federation's key is lost, replaced or invalid.
 pub async fn dereference(frozen: &Frozen, context: &Context) -> Result<Observed, DereferenceError> {
     let federation = &frozen.federation;
-    let uid = federation.uid().unwrap_or_default();
     let OwnedObjects { sets, pods } =
         OwnedObjects::of(federation, frozen.sets(), &context.sets, &context.pods);
     let mut observed = Observed { sets, pods, ..Observed::of(Arc::clone(federation)) };
@@ -210,14 +209,14 @@ pub async fn dereference(frozen: &Frozen, context: &Context) -> Result<Observed,
                     error => matches!(error, SupervisorError::Tls(_)),
                 };
                 if is_doubtful {
-                    context.session(&uid, |it| it.key.iter_mut().for_each(KnownKey::invalidate));
+                    context.cache(&**federation, |it| it.key.iter_mut().for_each(KnownKey::invalidate));
                 }
                 observed.supervision = Supervision::Silent(error.to_string());
             }
         }
     }
     (observed.pushed, observed.event_allowance) =
-        context.session(&uid, |it| (it.pushed.clone(), it.events.left(Instant::now())));
+        context.cache(&**federation, |it| (it.pushed.clone(), it.events.left(Instant::now())));
     observed.refused = refused(&observed, context).await?;
     observed.misplaced = misplaced::in_place_of_missing(&observed, frozen, context).await?;
     Ok(observed)
@@ -267,13 +266,13 @@ async fn refused(observed: &Observed, context: &Context) -> Result<Option<String
         made.is_some_and(|made| made < wanted)
     });
     let Some(set) = lacking else { return Ok(None) };
-    let uid = observed.federation.uid().unwrap_or_default();
-    let known = context.session(&uid, |it| it.refused.clone());
+    let federation = &*observed.federation;
+    let known = context.cache(federation, |it| it.refused.clone());
     if let Some((_, known)) = known.filter(|(asked, _)| asked.elapsed() < ASKED_EVERY) {
         return Ok(known);
     }
     let name = set.name_any();
-    let events: Api<Event> = Api::namespaced(context.client.clone(), &set.namespace().unwrap_or_default());
+    let events = context.api::<Event>(&**set);
     let of_set = format!("involvedObject.uid={}", set.uid().unwrap_or_default());
     let at = |it: &Event| it.last_timestamp.as_ref().map(|it| it.0);
     let (mut newest_created, mut newest_failed) = (None, None);
@@ -303,6 +302,6 @@ async fn refused(observed: &Observed, context: &Context) -> Result<Option<String
     let created = pods.filter_map(|it| it.creation_timestamp()).map(|it| it.0).max();
     let created = created.max(newest_created.as_ref().and_then(at));
     let found = newest_failed.filter(|it| at(it) >= created).and_then(|it| it.message);
-    context.session(&uid, |it| it.refused = Some((Instant::now(), found.clone())));
+    context.cache(federation, |it| it.refused = Some((Instant::now(), found.clone())));
     Ok(found)
 }

@@ -1,12 +1,9 @@
 //! Follows the changes to a federation that is [frozen](super::freeze): passes links, faults and pauses to the
 //! supervisor, and refuses all other changes.
 
-use std::sync::Arc;
-
 use faultline_api::supervision::{Amended, RunPhase};
 use faultline_api::{FederationSpec, live};
 use http::StatusCode;
-use kube::ResourceExt;
 
 use super::dereference::{Observed, Supervision, find_supervisor};
 use super::freeze::Frozen;
@@ -37,16 +34,18 @@ pub async fn follow(
     observed: &Observed,
     context: &Context,
 ) -> Result<Followed, KeyError> {
-    let spec = match wanted(federation, frozen, context) {
-        Ok(spec) => spec,
+    let is_to_pause = match is_to_pause(federation, frozen, context) {
+        Ok(is_to_pause) => is_to_pause,
         Err(refusal) => {
             return Ok(Followed { refused: Some(refusal), is_to_pause: frozen.federation.spec.pause });
         }
     };
-    let mut followed = Followed { refused: None, is_to_pause: spec.pause };
-    if let Some(amended) = amended(federation.generation(), &spec, observed)
+    let mut followed = Followed { refused: None, is_to_pause };
+    let generation = federation.generation();
+    if is_unknown(generation, observed)
+        && let Ok(spec) = federation.spec()
         && let Some(supervisor) = find_supervisor(observed, context).await?
-        && let Err(error) = supervisor.amend(&amended).await
+        && let Err(error) = supervisor.amend(&Amended { generation, spec }).await
     {
         context.warn(federation, "the supervisor did not accept the changed spec", &error);
         // The supervisor reports any other refusal in its next status.
@@ -55,20 +54,15 @@ pub async fn follow(
     Ok(followed)
 }
 
-/// Returns the spec that the run is to follow, or the reason why it is refused. Remembers either, because validation
-/// takes longer than the rest of a reconciliation.
-fn wanted(
-    federation: &CachedFederation,
-    frozen: &Frozen,
-    context: &Context,
-) -> Result<Arc<FederationSpec>, String> {
-    let uid = federation.uid().unwrap_or_default();
+/// Returns whether the spec of a federation pauses its run, or the reason why the run does not follow the spec. Remembers
+/// either, because validation takes longer than the rest of a reconciliation.
+fn is_to_pause(federation: &CachedFederation, frozen: &Frozen, context: &Context) -> Result<bool, String> {
     let generation = federation.generation();
-    let known = context.session(&uid, |it| it.wanted.clone()).filter(|it| it.0 == generation);
+    let known = context.cache(federation, |it| it.followed.clone()).filter(|it| it.0 == generation);
     known.map(|it| it.1).unwrap_or_else(|| {
-        let wanted = permitted(federation, &frozen.federation.spec).map(Arc::new);
-        context.session(&uid, |it| it.wanted = Some((generation, wanted.clone())));
-        wanted
+        let followed = permitted(federation, &frozen.federation.spec).map(|it| it.pause);
+        context.cache(federation, |it| it.followed = Some((generation, followed.clone())));
+        followed
     })
 }
 
@@ -85,16 +79,13 @@ fn permitted(federation: &CachedFederation, frozen: &FederationSpec) -> Result<F
     Ok(spec)
 }
 
-/// Returns the spec of this generation if the supervisor does not know it yet, and the run can still be changed.
-pub(super) fn amended(generation: i64, spec: &FederationSpec, observed: &Observed) -> Option<Amended> {
-    let Supervision::Known(status) = &observed.supervision else { return None };
+/// Returns whether the supervisor does not know the spec of this generation yet, and the run can still be changed.
+fn is_unknown(generation: i64, observed: &Observed) -> bool {
+    let Supervision::Known(status) = &observed.supervision else { return false };
     let over = matches!(status.phase, RunPhase::Judging | RunPhase::Completed | RunPhase::Failed);
     let known = status.amendment.as_ref().is_some_and(|it| it.generation >= generation);
     // The supervisor started with the first generation of the spec, or a newer one.
-    if generation <= 1 || over || known || observed.has_lost_record() {
-        return None;
-    }
-    Some(Amended { generation, spec: spec.clone() })
+    generation > 1 && !over && !known && !observed.has_lost_record()
 }
 
 /// Returns whether a supervisor cannot read a spec, as one of another version or with a smaller limit.
@@ -137,20 +128,16 @@ mod tests {
 
     #[test]
     fn a_change_is_sent_until_the_supervisor_confirms_it() {
-        let look = |generation: i64, status: RunStatus| {
-            let spec = FederationSpec { pause: true, ..quickstart().spec };
-            amended(generation, &spec, &running(status))
-        };
+        let is_sent = |generation: i64, status: RunStatus| is_unknown(generation, &running(status));
         let knows = |generation| RunStatus {
             amendment: Some(Amendment { generation, refused: None }),
             ..RunStatus::default()
         };
-        assert_eq!(look(1, RunStatus::default()), None, "its file contains this spec");
-        let told = look(2, RunStatus::default()).expect("it is told");
-        assert!(told.generation == 2 && told.spec.pause);
-        assert_eq!(look(2, knows(2)), None);
-        assert!(look(3, knows(2)).is_some());
+        assert!(!is_sent(1, RunStatus::default()), "its file contains this spec");
+        assert!(is_sent(2, RunStatus::default()));
+        assert!(!is_sent(2, knows(2)));
+        assert!(is_sent(3, knows(2)));
         let over = RunStatus { phase: RunPhase::Judging, ..RunStatus::default() };
-        assert_eq!(look(2, over), None, "a run that has ended cannot change");
+        assert!(!is_sent(2, over), "a run that has ended cannot change");
     }
 }

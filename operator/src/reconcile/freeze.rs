@@ -8,8 +8,9 @@ use std::sync::Arc;
 use faultline_api::names::Names;
 use faultline_api::{Federation, FederationSpec};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Resource, ResourceExt};
+use kube::{Resource, ResourceExt};
 use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
 use thiserror::Error;
 
 use super::build::owned;
@@ -113,34 +114,33 @@ pub async fn freeze(
     federation: &CachedFederation,
     context: &Context,
 ) -> Result<Result<Frozen, String>, FreezeError> {
+    let is_known = context.cache(federation, |it| it.frozen.is_some());
     let stored = look_up(federation, context).await?;
-    let uid = federation.uid().unwrap_or_default();
-    if let Some(spec) = &stored
-        && context.session(&uid, |it| it.frozen.is_some())
-    {
-        return Ok(Ok(Frozen::of(federation.with((**spec).clone()))));
-    }
-    let spec = match (&stored, federation.spec()) {
-        (Some(spec), _) => (**spec).clone(),
-        (None, Ok(spec)) => spec,
-        (None, Err(error)) if federation.has_begun() => return Err(FreezeError::Unreadable(error)),
-        (None, Err(error)) => return Ok(Err(error)),
+    let is_stored = stored.is_some();
+    let spec = match stored.map_or_else(|| federation.spec(), Ok) {
+        Ok(spec) => spec,
+        Err(error) if federation.has_begun() => return Err(FreezeError::Unreadable(error)),
+        Err(error) => return Ok(Err(error)),
     };
-    let spec = Arc::new(spec);
-    if !federation.has_begun()
+    if !is_known
+        && !federation.has_begun()
         && let Err(refusal) = fits_and_is_valid(federation, &spec, context.settings.max_pods)
     {
         return Ok(Err(refusal));
     }
-    let mut frozen = Frozen::of(federation.with((*spec).clone()));
+    let mut frozen = Frozen::of(federation.with(spec));
     // After a run has begun, a missing ConfigMap is restored together with other objects.
-    if stored.is_none() && !federation.has_begun() {
+    if !is_stored && !federation.has_begun() {
         frozen.obstacle = make_object(&frozen.federation, &file(&frozen.federation), context).await?;
     }
-    if frozen.obstacle.is_none() {
-        context.session(&uid, |it| it.frozen = Some(spec));
+    if frozen.obstacle.is_none() && !is_known {
+        context.cache(federation, |it| it.frozen = Some(text(&frozen.federation.spec)));
     }
     Ok(Ok(frozen))
+}
+
+fn text(spec: &FederationSpec) -> Box<RawValue> {
+    to_raw_value(spec).expect("a spec serialises")
 }
 
 /// Returns the spec that was frozen earlier, if there is one.
@@ -151,19 +151,18 @@ pub async fn freeze(
 pub async fn look_up(
     federation: &CachedFederation,
     context: &Context,
-) -> Result<Option<Arc<FederationSpec>>, FreezeError> {
-    let uid = federation.uid().unwrap_or_default();
-    if let Some(known) = context.session(&uid, |it| it.frozen.clone()) {
-        return Ok(Some(known));
-    }
+) -> Result<Option<FederationSpec>, FreezeError> {
     let name = naming::file(federation);
-    let files: Api<ConfigMap> =
-        Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
+    if let Some(known) = context.cache(federation, |it| it.frozen.clone()) {
+        let spec = serde_json::from_str(known.get());
+        return spec.map(Some).map_err(|it| FreezeError::Replaced(name, it.to_string()));
+    }
+    let files = context.api::<ConfigMap>(federation);
     let file = files.get_opt(&name).await.map_err(|it| FreezeError::Read(name.clone(), it))?;
     let Some(file) = file.filter(|it| object_cache::belongs(it, federation)) else { return Ok(None) };
     let text = file.data.and_then(|mut it| it.remove(FILE)).unwrap_or_default();
     let spec = authentic(federation, &text).map_err(|it| FreezeError::Replaced(name, it))?;
-    Ok(Some(Arc::new(spec)))
+    Ok(Some(spec))
 }
 
 /// Reads the spec in the file of a federation. Returns the reason if the federation's pods were not created from it.

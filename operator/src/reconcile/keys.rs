@@ -97,16 +97,14 @@ impl KeyError {
 /// Fails if a request to the API server fails, if the secret belongs to another owner or contains no valid key, or if
 /// the key was replaced, or deleted while pods depend on it.
 pub async fn find(federation: &Federation, in_use: bool, context: &Context) -> Result<String, KeyError> {
-    let uid = federation.uid().unwrap_or_default();
-    let known = context.session(&uid, |it| it.key.clone());
+    let known = context.cache(federation, |it| it.key.clone());
     if let Some(KnownKey { key, .. }) =
         known.as_ref().filter(|it| it.at.is_some_and(|at| at.elapsed() < FRESH))
     {
         return Ok(key.clone());
     }
     let name = naming::key(federation);
-    let secrets: Api<Secret> =
-        Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
+    let secrets = context.api::<Secret>(federation);
     let there = secrets.get_opt(&name).await.map_err(|it| match it {
         kube::Error::Api(status) if status.is_forbidden() => {
             KeyError::Forbidden(name.clone(), federation.namespace().unwrap_or_default())
@@ -133,7 +131,7 @@ pub async fn find(federation: &Federation, in_use: bool, context: &Context) -> R
         (None, None) if in_use => return Err(KeyError::Gone(name)),
         (None, None) => make(&secrets, federation, name, random()?).await?,
     };
-    context.session(&uid, |it| it.key = Some(KnownKey { key: key.clone(), at: Some(Instant::now()) }));
+    context.cache(federation, |it| it.key = Some(KnownKey { key: key.clone(), at: Some(Instant::now()) }));
     Ok(key)
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use faultline_client::naming;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Resource, ResourceExt};
+use kube::ResourceExt;
 
 use super::build;
 use super::dereference::Observed;
@@ -69,18 +69,17 @@ pub async fn in_place_of_missing(
     context: &Context,
 ) -> Result<Search, kube::Error> {
     let federation = &*frozen.federation;
-    let uid = federation.uid().unwrap_or_default();
     let missing = frozen.pod_names().filter_map(|(set, pod)| {
         let set = observed.sets.get(&set).filter(|_| !observed.pods.contains_key(&pod))?;
         Some((pod, set.uid()))
     });
     let missing: Vec<(String, Option<String>)> = missing.take(AT_ONCE).collect();
     if missing.is_empty() {
-        context.session(&uid, |it| it.misplaced = None);
+        context.cache(federation, |it| it.misplaced = None);
         return Ok(Search::default());
     }
-    let known =
-        context.session(&uid, |it| it.misplaced.get_or_insert_with(|| (Instant::now(), Vec::new())).clone());
+    let known = context
+        .cache(federation, |it| it.misplaced.get_or_insert_with(|| (Instant::now(), Vec::new())).clone());
     if known.0.elapsed() < SEARCHED_EVERY {
         return Ok(Search { found: known.1, ..Search::default() });
     }
@@ -90,13 +89,13 @@ pub async fn in_place_of_missing(
     let unblocked = missing.iter().filter(|(pod, _)| was_in_place(pod) && !is_in_place(pod));
     let unblocked =
         unblocked.filter_map(|(pod, _)| pod.rsplit_once('-')).map(|(set, _)| set.to_owned()).collect();
-    context.session(&uid, |it| it.misplaced = Some((Instant::now(), found.clone())));
+    context.cache(federation, |it| it.misplaced = Some((Instant::now(), found.clone())));
     Ok(Search { found, unblocked })
 }
 
 /// Remembers that these pods are being deleted.
 pub fn deleted(federation: &faultline_api::Federation, pods: &[Misplaced], context: &Context) {
-    context.session(&federation.uid().unwrap_or_default(), |it| {
+    context.cache(federation, |it| {
         let known = it.misplaced.iter_mut().flat_map(|it| &mut it.1);
         known.filter(|known| pods.contains(known)).for_each(|it| it.is_ending = true);
     });
@@ -108,15 +107,13 @@ pub fn deleted(federation: &faultline_api::Federation, pods: &[Misplaced], conte
 /// # Errors
 ///
 /// Fails if the API server does not list pods.
-pub async fn with_names<F: Resource>(
+pub async fn with_names<F: ResourceExt>(
     federation: &F,
     names: Vec<(String, Option<String>)>,
     context: &Context,
 ) -> Result<Vec<Misplaced>, kube::Error> {
-    let metadata = federation.meta();
-    let uid = metadata.uid.as_deref().unwrap_or_default();
-    let pods: Api<Pod> =
-        Api::namespaced(context.client.clone(), metadata.namespace.as_deref().unwrap_or_default());
+    let uid = federation.meta().uid.as_deref().unwrap_or_default();
+    let pods = context.api::<Pod>(federation);
     let found = stream::iter(names).map(|(name, set)| {
         let pods = pods.clone();
         async move {

@@ -1,4 +1,4 @@
-//! Reconciles a federation. [Freezing](mod@freeze) it comes first: everything else is built from the frozen text. Then come
+//! Reconciles a federation. [Freezing](mod@freeze) it comes first: everything else is built from the frozen text. Then
 //! six steps, each in its own file:
 //!
 //! | step | file | |
@@ -105,8 +105,7 @@ pub async fn reconcile(federation: &CachedFederation, context: &Context) -> Resu
     let result = timeout(context.deadline, steps(federation, context)).await;
     let result = result.unwrap_or(Err(ReconcileError::DeadlineExceeded(context.deadline)));
     if let Err(error) = &result {
-        let uid = federation.uid().unwrap_or_default();
-        let is_due = error.is_lasting() || context.session(&uid, |it| it.failures) > 0;
+        let is_due = error.is_lasting() || context.cache(federation, |it| it.failures) > 0;
         // A status that cannot be read must stay as it is.
         if is_due && federation.status().is_ok() {
             report_failure(federation, error, context).await;
@@ -158,7 +157,7 @@ async fn delete(federation: &CachedFederation, context: &Context) -> Result<Acti
         Err(FreezeError::Replaced(..)) => None,
         found => found?,
     };
-    let frozen = frozen.map(|it| Frozen::of(federation.with((*it).clone())));
+    let frozen = frozen.map(|it| Frozen::of(federation.with(it)));
     let pods = frozen.iter().flat_map(Frozen::pod_names).map(|(_, pod)| pod).collect();
     let left = delete::delete(federation, pods, context).await?;
     if left.is_empty() {

@@ -74,10 +74,6 @@ impl<K> Owned for K where
 {
 }
 
-fn objects<K: Owned>(federation: &Federation, context: &Context) -> Api<K> {
-    Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default())
-}
-
 /// Returns the metadata of the existing object with this object's name, if there is one.
 async fn find_object<K: Owned>(
     federation: &Federation,
@@ -85,7 +81,7 @@ async fn find_object<K: Owned>(
     context: &Context,
 ) -> Result<Option<PartialObjectMeta<K>>, ApplyError> {
     let name = object.name_any();
-    let found = objects::<K>(federation, context).get_metadata_opt(&name).await;
+    let found = context.api::<K>(federation).get_metadata_opt(&name).await;
     found.map_err(|it| ApplyError::Make(name, it))
 }
 
@@ -96,7 +92,7 @@ pub(super) async fn write_object<K: Owned>(
     context: &Context,
 ) -> kube::Result<K> {
     let parameters = PatchParams::apply(naming::FIELD_MANAGER).force();
-    objects(federation, context).patch(&object.name_any(), &parameters, &Patch::Apply(object)).await
+    context.api(federation).patch(&object.name_any(), &parameters, &Patch::Apply(object)).await
 }
 
 /// Creates or changes an object, unless it belongs to another owner.
@@ -139,8 +135,7 @@ pub(super) async fn each_claim<F: Resource<DynamicType = ()>>(
     context: &Context,
     see: impl FnMut(PartialObjectMeta<PersistentVolumeClaim>),
 ) -> Result<(), ApplyError> {
-    let claims: Api<PersistentVolumeClaim> =
-        Api::namespaced(context.client.clone(), &federation.meta().namespace.clone().unwrap_or_default());
+    let claims = context.api::<PersistentVolumeClaim>(federation);
     let parameters = ListParams::default().labels(labels);
     pages::each(
         parameters,
@@ -204,8 +199,7 @@ pub(super) async fn delete_pod(
     claim: Option<&str>,
     context: &Context,
 ) -> Result<(), ApplyError> {
-    let namespace = federation.namespace().unwrap_or_default();
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &namespace);
+    let pods = context.api::<Pod>(federation);
     if let Some(claim) = claim {
         // The cache may lag behind. The claim would then be that of the pod's successor.
         let there = find_by_name(&pods, pod)
@@ -226,8 +220,7 @@ async fn delete_claim(
     claim: &str,
     context: &Context,
 ) -> Result<(), ApplyError> {
-    let claims: Api<PersistentVolumeClaim> =
-        Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
+    let claims = context.api::<PersistentVolumeClaim>(federation);
     let Some(there) = find_by_name(&claims, claim).await.map_err(ApplyError::List)? else { return Ok(()) };
     if !object_cache::is_claim_of(&there, pod) {
         return Err(ApplyError::ForeignClaim(claim.to_owned()));

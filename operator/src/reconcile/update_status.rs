@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::Status;
-use kube::{Api, Resource, ResourceExt};
+use kube::{Resource, ResourceExt};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -48,7 +48,6 @@ pub async fn update_status(
     let now = Timestamp::now();
     let before = federation.status().ok().flatten();
     let (status, new_events) = assess::assess(federation, situation, Time(now));
-    let uid = federation.uid().unwrap_or_default();
     context.metrics.show(federation, &status);
     let again = report_again(federation, context).await;
     if new_events.is_empty() && before == Some(&status) {
@@ -56,7 +55,7 @@ pub async fn update_status(
     }
     let is_awaited = !new_events.is_empty() || is_awaited(before, &status);
     let progress = PROGRESS + SHARE * context.federations();
-    let wait = context.session(&uid, |it| it.statuses.wait(is_awaited, progress, Instant::now()));
+    let wait = context.cache(federation, |it| it.statuses.wait(is_awaited, progress, Instant::now()));
     if wait > Duration::ZERO {
         return Ok(Some(again.map_or(wait, |it| it.min(wait))));
     }
@@ -75,8 +74,8 @@ pub async fn update_status(
         report(federation, &mut events, context).await;
     }
     write(federation, &status, context).await?;
-    count_end(&uid, before, &status, context);
-    Ok(context.session(&uid, |it| {
+    count_end(federation, before, &status, context);
+    Ok(context.cache(federation, |it| {
         let now = Instant::now();
         it.statuses.written(now);
         it.events.spend(count, now);
@@ -86,13 +85,18 @@ pub async fn update_status(
 }
 
 /// Counts the end of a run, and the loss of its record, once each.
-fn count_end(uid: &str, before: Option<&FederationStatus>, after: &FederationStatus, context: &Context) {
+fn count_end(
+    federation: &CachedFederation,
+    before: Option<&FederationStatus>,
+    after: &FederationStatus,
+    context: &Context,
+) {
     let end = |of: &FederationStatus| {
         of.condition(condition::COMPLETED).filter(|it| it.status == "True").map(|it| it.reason.clone())
     };
     let Some(reason) = end(after) else { return };
     // The cache may not contain the status that was written last.
-    let counted = context.session(uid, |it| it.ended.replace(reason.clone()));
+    let counted = context.cache(federation, |it| it.ended.replace(reason.clone()));
     let earlier = counted.or(before.and_then(end));
     if earlier.is_none() {
         context.metrics.ended(after.verdict.as_deref().unwrap_or_default(), &reason);
@@ -105,12 +109,11 @@ fn count_end(uid: &str, before: Option<&FederationStatus>, after: &FederationSta
 /// Reports the events that could not be created earlier, if it is time for the next attempt. Returns the time until the
 /// next attempt if events are left.
 async fn report_again(federation: &CachedFederation, context: &Context) -> Option<Duration> {
-    let uid = federation.uid().unwrap_or_default();
-    let mut events = context.session(&uid, |it| it.unreported.take_due(Instant::now()));
+    let mut events = context.cache(federation, |it| it.unreported.take_due(Instant::now()));
     let horizon = Timestamp::now() - PERIOD;
     events.retain(|it| it.event_time.as_ref().is_some_and(|it| it.0 > horizon));
     report(federation, &mut events, context).await;
-    context.session(&uid, |it| {
+    context.cache(federation, |it| {
         it.unreported.keep(events, Instant::now());
         it.unreported.wait(Instant::now())
     })
@@ -148,8 +151,7 @@ async fn write(
     context: &Context,
 ) -> Result<(), kube::Error> {
     // The answer contains the current spec, which the operator may be unable to read.
-    let api: Api<CachedFederation> =
-        Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
+    let api = context.api::<CachedFederation>(federation);
     let patch = json!({
         "apiVersion": Federation::api_version(&()),
         "kind": Federation::kind(&()),
@@ -184,9 +186,7 @@ fn event(federation: &CachedFederation, new: &NewEvent, at: Timestamp, context: 
 }
 
 async fn create(event: &Event, context: &Context) -> Result<(), kube::Error> {
-    let namespace = event.namespace().unwrap_or_default();
-    let events: Api<Event> = Api::namespaced(context.client.clone(), &namespace);
-    match events.create(&PostParams::default(), event).await {
+    match context.api::<Event>(event).create(&PostParams::default(), event).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_already_exists() || is_ending(&status) => Ok(()),
         Err(error) => Err(error),

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use faultline_api::Federation;
 use faultline_api::resource::Phase;
 use faultline_api::supervision::{self, RunStatus, RunVerdict};
 use faultline_operator::controller;
@@ -340,8 +339,8 @@ async fn large_statuses_are_read_one_at_a_time() {
     let mut federation = world.server.get(FEDERATION).unwrap();
     let clusters: Vec<Value> = (0..65).map(|it| json!({ "name": format!("c{it}"), "nodes": 1 })).collect();
     federation["spec"]["clusters"] = json!(clusters);
-    let federation: Federation = serde_json::from_value(federation).unwrap();
-    world.context.session(UID, |it| it.frozen = Some(Arc::new(federation.spec)));
+    let spec = serde_json::value::to_raw_value(&federation["spec"]).unwrap();
+    world.context.session(UID, |it| it.frozen = Some(spec));
     world.supervisor.tokens.lock().unwrap().clear();
     let mut look = std::pin::pin!(world.reconcile());
     let early = tokio::time::timeout(Duration::from_millis(100), &mut look).await;

@@ -1,10 +1,9 @@
 //! The condition `Accepted`: whether the spec, and the last change to it, can be run.
 
 use faultline_api::resource::condition;
-
 use kube::Resource;
 
-use super::{MAX_NOTE, NewEvent, Report, shortened};
+use super::Report;
 use crate::reconcile::apply::Applied;
 use crate::reconcile::dereference::{Observed, Supervision};
 use crate::reconcile::follow::Followed;
@@ -17,9 +16,7 @@ impl Report<'_> {
     /// Reports whether the spec can be run, or whether the last change to it was refused.
     pub(super) fn validity(&mut self, observed: &Observed, applied: &Applied, followed: &Followed) {
         if let Some(Obstacle { reason: reason @ "NameTaken", message }) = &applied.obstacle {
-            if self.condition(condition::ACCEPTED, "False", reason, message) {
-                self.add_event(condition::ACCEPTED, reason, message, true);
-            }
+            self.warn(condition::ACCEPTED, "False", reason, message);
         } else if let Some(why) = self.change_refused(observed, followed) {
             self.refused_change(&why);
         } else if !self.awaits_answer(observed) {
@@ -66,13 +63,7 @@ impl Report<'_> {
             before.is_some_and(|it| it.reason == CHANGE_REFUSED && it.observed_generation == generation);
         self.condition(condition::ACCEPTED, "False", CHANGE_REFUSED, &message);
         if !told {
-            self.new_events.push(NewEvent {
-                name: self.event_name(&format!("{CHANGE_REFUSED} {generation:?}")),
-                reason: CHANGE_REFUSED.into(),
-                note: shortened(&message, MAX_NOTE),
-                warning: true,
-                at: None,
-            });
+            self.add_warning(&format!("{CHANGE_REFUSED} {generation:?}"), CHANGE_REFUSED, &message);
         }
     }
 }

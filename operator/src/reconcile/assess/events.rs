@@ -2,7 +2,6 @@
 
 use faultline_api::supervision::{RunEvent, RunPhase, RunStatus};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-
 use kube::Resource;
 
 use super::{MAX_NOTE, NewEvent, Report, shortened};

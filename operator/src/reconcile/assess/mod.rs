@@ -110,9 +110,7 @@ impl Report<'_> {
     /// reconciliation.
     fn failed(&mut self, reason: &str, message: &str) {
         self.set_message(message);
-        if self.condition(condition::RECONCILED, "False", reason, message) {
-            self.add_event(condition::RECONCILED, reason, message, true);
-        }
+        self.warn(condition::RECONCILED, "False", reason, message);
     }
 
     /// Reports that the status describes the current spec, and that an earlier problem is resolved. If there was none,
@@ -244,6 +242,24 @@ impl Report<'_> {
             reason: reason.into(),
             note: shortened(note, MAX_NOTE),
             warning,
+            at: None,
+        });
+    }
+
+    /// Sets a condition, and adds a warning if its status or reason has changed.
+    fn warn(&mut self, kind: &str, status: &str, reason: &str, message: &str) {
+        if self.condition(kind, status, reason, message) {
+            self.add_event(kind, reason, message, true);
+        }
+    }
+
+    /// Adds a warning that is not about a condition. `what` identifies it.
+    fn add_warning(&mut self, what: &str, reason: &str, note: &str) {
+        self.new_events.push(NewEvent {
+            name: self.event_name(what),
+            reason: reason.into(),
+            note: shortened(note, MAX_NOTE),
+            warning: true,
             at: None,
         });
     }

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::SignedDuration;
 use kube::ResourceExt;
 
-use super::{NewEvent, Report};
+use super::Report;
 use crate::federation_cache::{Misplaced, Origin};
 use crate::naming;
 use crate::reconcile::advice::refusal;
@@ -55,9 +55,7 @@ impl Report<'_> {
         match obstacle {
             Some(Obstacle { reason, message }) => {
                 let message = format!("{up} of {wanted} pods are running; {message}");
-                if self.condition(condition::PODS_READY, "False", reason, &message) {
-                    self.add_event(condition::PODS_READY, reason, &message, true);
-                }
+                self.warn(condition::PODS_READY, "False", reason, &message);
             }
             None if up < wanted => {
                 self.condition(
@@ -84,9 +82,7 @@ impl Report<'_> {
             self.condition(condition::PODS_READY, "False", "RunEnded", message);
             return;
         };
-        if self.condition(condition::PODS_READY, "False", reason, message) {
-            self.add_event(condition::PODS_READY, reason, message, true);
-        }
+        self.warn(condition::PODS_READY, "False", reason, message);
     }
 
     /// Reports changes by other clients that the operator has reverted.
@@ -99,34 +95,18 @@ impl Report<'_> {
             let note = format!(
                 "the replicas of {set} were changed to {found}; the operator restored them to {wanted}, because {why}"
             );
-            self.new_events.push(NewEvent {
-                name: self.event_name(&format!("drift of {set} at {generation}")),
-                reason: "DriftRepaired".into(),
-                note,
-                warning: true,
-                at: None,
-            });
+            self.add_warning(&format!("drift of {set} at {generation}"), "DriftRepaired", &note);
         }
         for Misplaced { pod, uid, .. } in &applied.removed {
-            self.new_events.push(NewEvent {
-                name: self.event_name(&format!("{pod} removed as {uid}")),
-                reason: "DriftRepaired".into(),
-                note: format!(
-                    "the labels of the pod {pod} were changed, so its StatefulSet could not replace or keep it; the \
-                     operator deleted the pod, and its process begins a new life in another one"
-                ),
-                warning: true,
-                at: None,
-            });
+            let note = format!(
+                "the labels of the pod {pod} were changed, so its StatefulSet could not replace or keep it; the \
+                 operator deleted the pod, and its process begins a new life in another one"
+            );
+            self.add_warning(&format!("{pod} removed as {uid}"), "DriftRepaired", &note);
         }
         for Restored { object, uid } in &applied.restored {
-            self.new_events.push(NewEvent {
-                name: self.event_name(&format!("{object} restored as {uid}")),
-                reason: "ObjectRestored".into(),
-                note: format!("{object} was deleted although pods still need it; the operator restored it"),
-                warning: true,
-                at: None,
-            });
+            let note = format!("{object} was deleted although pods still need it; the operator restored it");
+            self.add_warning(&format!("{object} restored as {uid}"), "ObjectRestored", &note);
         }
     }
 }

@@ -74,9 +74,7 @@ impl Report<'_> {
         self.status.phase = Phase::Completed;
         self.condition(condition::RUNNING, "False", "Ended", "the run has ended");
         self.condition(condition::SUPERVISED, "False", RECORD_LOST, message);
-        if self.condition(condition::COMPLETED, "True", RECORD_LOST, message) {
-            self.add_event(condition::COMPLETED, RECORD_LOST, message, true);
-        }
+        self.warn(condition::COMPLETED, "True", RECORD_LOST, message);
         self.set_message(message);
     }
 

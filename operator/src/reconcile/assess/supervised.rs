@@ -8,9 +8,6 @@ use crate::reconcile::assist;
 use crate::reconcile::dereference::{Observed, Supervision};
 use crate::reconcile::freeze::Frozen;
 
-/// Reason of the condition `Supervised` while the supervisor responds.
-const RESPONDING: &str = "Responding";
-
 impl Report<'_> {
     pub(super) fn supervision(&mut self, frozen: &Frozen, observed: &Observed, is_to_pause: bool) {
         match &observed.supervision {
@@ -70,15 +67,13 @@ impl Report<'_> {
     /// Reports that the supervisor responds, and whether some of its requests are ignored.
     fn responds(&mut self, frozen: &Frozen, said: &RunStatus) {
         if !assist::has_excess_requests(frozen, said) {
-            self.condition(condition::SUPERVISED, "True", RESPONDING, "the supervisor responds");
+            self.condition(condition::SUPERVISED, "True", "Responding", "the supervisor responds");
             return;
         }
         let reason = "RequestsIgnored";
         let message = "the supervisor responds, but the operator ignores some of its requests, because they concern \
             unknown processes or outnumber the processes; check the image of the supervisor's pod";
-        if self.condition(condition::SUPERVISED, "True", reason, message) {
-            self.add_event(condition::SUPERVISED, reason, message, true);
-        }
+        self.warn(condition::SUPERVISED, "True", reason, message);
     }
 
     /// Reports the supervisor's status.
