@@ -11,11 +11,13 @@
 //! | [`names`] | processes and clusters by name and by number |
 //! | [`mod@flow`] | task-based programs from their parameters |
 //! | [`mod@plan`] | the expansion of the faults from a seed |
+//! | [`failure_trace`] | failure traces as triggers of faults |
 //! | [`live`] | changes to a running federation |
 //! | [`samples`] | example federations |
 //! | [`supervision`] | the supervisor's HTTP API, for a federation in pods |
 
 mod document;
+pub mod failure_trace;
 pub mod flow;
 mod hints;
 pub mod live;

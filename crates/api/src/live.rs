@@ -116,12 +116,12 @@ pub fn changes_of_fixed_fields(old: &FederationSpec, new: &FederationSpec) -> Ve
         }
     }
     for (index, fault) in new.faults.iter().enumerate().skip(old.faults.len()) {
-        if fault.mtbf.is_some() {
+        if let Some(trigger) = fault.repeated() {
             problems.push(Problem {
-                path: format!("spec.faults[{index}].mtbf"),
-                message:
-                    "the times of `mtbf` count from the start of the application, which is already running"
-                        .into(),
+                path: format!("spec.faults[{index}].{trigger}"),
+                message: format!(
+                    "the times of `{trigger}` count from the start of the application, which is already running"
+                ),
                 help: "use `at` or `when` for faults of a running federation".into(),
             });
         }

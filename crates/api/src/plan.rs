@@ -10,9 +10,12 @@
 //! * a node of a given cluster: every node is equally likely;
 //! * the ends of a link: first the sending cluster, then the receiving cluster among the others.
 //!
-//! An `mtbf` entry draws a new target for each fault.
+//! An `mtbf` entry draws a new target for each fault. The faults of a `trace` entry hit the processes that their nodes
+//! stand for, unless the action names another target ([`crate::failure_trace`]).
 
-use faultline_core::fault::StorageFault;
+use std::sync::Arc;
+
+use faultline_core::fault::{Impairment, StorageFault};
 use faultline_core::{ClusterId, Fault, FaultNo, PlannedFault, ProcessId, Span, Target, Time, Trigger};
 use rand::distr::Distribution;
 use rand::{Rng, RngExt};
@@ -20,7 +23,9 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Exp, Weibull};
 
+use crate::failure_trace::{Hit, hits};
 use crate::names::Names;
+use crate::quantity::Duration;
 use crate::resource::{
     self, ANY, ActionRef, BadStorage, Fate, Federation, FederationSpec, Links, Mtbf, TriggerRef, When,
 };
@@ -43,22 +48,34 @@ pub fn plan(federation: &Federation, seed: u64) -> Vec<PlannedFault> {
 pub fn plan_among(federation: &Federation, names: &Names, seed: u64) -> Vec<PlannedFault> {
     let spec = &federation.spec;
     let faults = (0..spec.faults.len()).flat_map(|entry| faults_of(spec, names, seed, entry));
-    let planned = |(no, (trigger, fault))| PlannedFault { no: FaultNo(no), trigger, fault };
+    let planned =
+        |(no, Expanded { trigger, fault, cause })| PlannedFault { no: FaultNo(no), trigger, fault, cause };
     (0..).zip(faults).map(planned).collect()
 }
 
-/// Returns the faults of one entry in the list of faults, with their triggers.
+/// A fault of an entry, before it is numbered.
+pub(crate) struct Expanded {
+    pub(crate) trigger: Trigger,
+    pub(crate) fault: Fault,
+    pub(crate) cause: Option<Arc<str>>,
+}
+
+/// Returns the faults of one entry in the list of faults.
 pub(crate) fn faults_of<'a>(
     spec: &'a FederationSpec,
     names: &'a Names,
     seed: u64,
     entry: usize,
-) -> impl Iterator<Item = (Trigger, Fault)> + 'a {
+) -> impl Iterator<Item = Expanded> + 'a {
     let fault = &spec.faults[entry];
     let [(_, trigger)] = fault.triggers()[..] else { panic!("a valid fault has one trigger") };
     let [(_, action)] = fault.actions()[..] else { panic!("a valid fault has one action") };
-    let mut draw = Draw { spec, links: spec.links(), names, rng: stream(spec, seed, entry) };
-    draw.triggers(trigger).into_iter().map(move |trigger| (trigger, draw.fault(action)))
+    let mut draw = Draw { spec, links: spec.links(), names, rng: stream(spec, seed, entry), hit: None };
+    draw.triggers(trigger, seed).into_iter().map(move |(trigger, hit)| {
+        let cause = hit.as_ref().map(|it| it.cause.clone());
+        draw.hit = hit;
+        Expanded { trigger, fault: draw.fault(action), cause }
+    })
 }
 
 /// Returns the times of the faults of the `mtbf` entry with this index, until the deadline of the federation. Draws
@@ -131,21 +148,35 @@ struct Draw<'a> {
     links: Links,
     names: &'a Names,
     rng: ChaCha8Rng,
+    /// The recorded failure from which the current fault is taken, if any.
+    hit: Option<Hit>,
 }
 
 impl Draw<'_> {
-    fn triggers(&mut self, trigger: TriggerRef<'_>) -> Vec<Trigger> {
+    /// Returns when the faults of an entry are due, and the recorded failures from which they are taken.
+    fn triggers(&mut self, trigger: TriggerRef<'_>, seed: u64) -> Vec<(Trigger, Option<Hit>)> {
+        let at = |at| (Trigger::At(at), None);
         match trigger {
-            TriggerRef::At(at) => vec![Trigger::At(Time::ZERO + at.0)],
+            TriggerRef::At(time) => vec![at(Time::ZERO + time.0)],
             TriggerRef::When(When { fact, cluster, node, occurrence }) => {
                 let cluster = (cluster != ANY).then(|| self.named(cluster));
                 let process = cluster.and_then(|cluster| node.map(|node| self.node(cluster, node)));
-                vec![Trigger::When { fact: *fact, cluster, process, occurrence: occurrence.unwrap_or(1) }]
+                let occurrence = occurrence.unwrap_or(1);
+                vec![(Trigger::When { fact: *fact, cluster, process, occurrence }, None)]
             }
             TriggerRef::Mtbf(mtbf) => {
-                times(Between::new(mtbf), self.spec.deadline(), &mut self.rng).map(Trigger::At).collect()
+                times(Between::new(mtbf), self.spec.deadline(), &mut self.rng).map(at).collect()
+            }
+            TriggerRef::Trace(trace) => {
+                let hits = hits(trace, self.names.ranks(), seed, self.spec.deadline());
+                hits.into_iter().map(|hit| (Trigger::At(hit.at), Some(hit))).collect()
             }
         }
+    }
+
+    /// Returns the duration of a fault: the one that its entry states, or else that of the recorded failure.
+    fn span(&self, stated: Option<Duration>) -> Option<Span> {
+        stated.map(|it| it.0).or(self.hit.as_ref().and_then(|it| it.lasts))
     }
 
     fn fault(&mut self, action: ActionRef<'_>) -> Fault {
@@ -155,21 +186,31 @@ impl Draw<'_> {
                 kill(target, it.storage, it.returns)
             }
             ActionRef::LoseCluster(it) => {
-                kill(self.cluster(&it.cluster, None).into(), it.storage, it.returns)
+                let cluster = self.struck_cluster(&it.cluster);
+                let cluster = cluster.unwrap_or_else(|| self.cluster(&it.cluster, None));
+                kill(cluster.into(), it.storage, it.returns)
             }
-            ActionRef::Pause(it) => Fault::pause(self.process(&it.process, &it.cluster, it.node), it.span.0),
+            ActionRef::Pause(it) => {
+                let process = self.process(&it.process, &it.cluster, it.node);
+                Fault::Impair { process, how: Impairment::Paused, span: self.span(it.span) }
+            }
             ActionRef::Link(it) => {
                 let (from, to) = self.pair(&it.from, &it.to);
                 let base = self.links.properties(self.names.cluster(from), self.names.cluster(to));
-                Fault::Link { from, to, properties: Some(it.link().over(base)), span: it.span.map(|it| it.0) }
+                Fault::Link { from, to, properties: Some(it.link().over(base)), span: self.span(it.span) }
             }
             ActionRef::Partition(it) => {
                 let (from, to) = self.pair(&it.from, &it.to);
-                Fault::Partition { from, to, both: !it.one_way, span: it.span.0 }
+                Fault::Partition {
+                    from,
+                    to,
+                    both: !it.one_way,
+                    span: self.span(it.span).unwrap_or(Span::MAX),
+                }
             }
             ActionRef::SlowStorage(it) => {
                 let process = self.process(&it.process, &it.cluster, it.node);
-                Fault::storage(process, StorageFault::Slow(it.by.0), it.span.map(|it| it.0))
+                Fault::storage(process, StorageFault::Slow(it.by.0), self.span(it.span))
             }
             ActionRef::FullStorage(it) => self.bad_storage(it, StorageFault::Full),
             ActionRef::CorruptStorage(it) => self.bad_storage(it, StorageFault::Corrupt),
@@ -177,12 +218,16 @@ impl Draw<'_> {
     }
 
     fn bad_storage(&mut self, it: &BadStorage, how: StorageFault) -> Fault {
-        Fault::storage(self.process(&it.process, &it.cluster, it.node), how, it.span.map(|it| it.0))
+        let process = self.process(&it.process, &it.cluster, it.node);
+        Fault::storage(process, how, self.span(it.span))
     }
 
     fn process(&mut self, name: &Option<String>, cluster: &str, node: Option<u32>) -> ProcessId {
         if let Some(name) = name {
             return self.names.process_id(name).expect("a valid fault names processes that exist");
+        }
+        if let Some(hit) = self.hit.as_ref().filter(|_| cluster == ANY && node.is_none()) {
+            return hit.process;
         }
         match node {
             Some(node) => {
@@ -197,8 +242,14 @@ impl Draw<'_> {
     /// Draws the ends of a link. The two ends are the same cluster only if the entry names it twice.
     fn pair(&mut self, from: &str, to: &str) -> (ClusterId, ClusterId) {
         let taken = (from == ANY && to != ANY).then(|| self.named(to));
-        let from = self.cluster(from, taken);
+        let from = self.struck_cluster(from).unwrap_or_else(|| self.cluster(from, taken));
         (from, self.cluster(to, Some(from)))
+    }
+
+    /// Returns the cluster of the process that a recorded failure hits, unless the action names a cluster.
+    fn struck_cluster(&self, name: &str) -> Option<ClusterId> {
+        let hit = self.hit.as_ref().filter(|_| name == ANY)?;
+        Some(self.names.cluster_of(hit.process))
     }
 
     /// Returns the cluster with this name; for `any`, draws a cluster other than `taken`.

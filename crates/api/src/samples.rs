@@ -31,6 +31,7 @@ pub const SAMPLES: &[Sample] = samples![
     "two-way",
     "same-cluster-loss",
     "random-faults",
+    "traces",
     "pause",
     "partition",
     "guest",

@@ -19,6 +19,7 @@ mod tasks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use faultline_api::failure_trace::unread_traces;
 use faultline_api::resource::custom::InvalidParameter;
 use faultline_api::resource::{self, Family, FederationSpec, ProtocolSpec, Simulator, Storage, StorageKind};
 use faultline_api::{Federation, Names, Problem, plan_among, validate};
@@ -291,13 +292,14 @@ impl<N: Hosted> Setup<N> {
 /// Returns the default of `simulator.leastWorkLeft`. A limit would suppress the last of the drawn faults, so that there
 /// would be fewer than the distribution states.
 fn least_work_left(spec: &FederationSpec) -> u8 {
-    let are_drawn = spec.faults.iter().any(|it| it.mtbf.is_some());
+    let are_drawn = spec.faults.iter().any(|it| it.repeated().is_some());
     if are_drawn { 0 } else { LEAST_WORK_LEFT_PERCENT }
 }
 
 /// Returns an error with the problems of a federation that does not pass [`validate()`].
 fn check(federation: &Federation) -> Result<(), SetupError> {
-    let problems = validate(federation);
+    let mut problems = validate(federation);
+    problems.extend(unread_traces(&federation.spec.faults));
     if problems.is_empty() { Ok(()) } else { Err(SetupError::Federation(problems)) }
 }
 

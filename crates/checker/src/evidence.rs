@@ -486,7 +486,7 @@ mod tests {
         run.trace.streams.insert((p(2), life), Vec::new());
         run.supervisor(Fact::Completed);
         let trigger = Trigger::At(Time(0));
-        run.context.plan = vec![PlannedFault { no: FaultNo(0), trigger, fault: CRASH }];
+        run.context.plan = vec![PlannedFault { no: FaultNo(0), trigger, fault: CRASH, cause: None }];
         run.context.faults = Some(vec![(FaultNo(0), FaultState::Effective)]);
         run.context.bounds = Some(Bounds {
             checkpoint_every: vec![],

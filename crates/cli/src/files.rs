@@ -14,7 +14,7 @@ use faultline_report::table::titled;
 use faultline_session::Session;
 use faultline_supervisor::process_seed;
 use faultline_trace::duration::{LONG, clock};
-use faultline_trace::fault::{describe_change, describe_fault, describe_trigger};
+use faultline_trace::fault::{describe_change, describe_planned, describe_trigger};
 use faultline_trace::manifest::BackendKind;
 use faultline_trace::{Manifest, printable};
 use faultline_workloads::Workload;
@@ -149,7 +149,8 @@ pub(crate) fn plan(arguments: &PlanArguments) -> Result<Exit, CommandError> {
             Some(at) => format!("at {}", clock((at.as_secs_f64() * 100.0).round() / 100.0)),
             None => describe_trigger(&it.trigger, &names),
         },
-        what: describe_fault(&it.fault, &names),
+        what: describe_planned(it, &names),
+        cause: it.cause.as_deref().map(str::to_owned),
     };
     let entries: Vec<Planned> = plan.iter().map(planned).collect();
     output::print(&match arguments.format {
@@ -172,6 +173,9 @@ struct Planned {
     at_seconds: Option<f64>,
     when: String,
     what: String,
+    /// The cause that a failure trace states.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<String>,
 }
 
 /// Executes `faultline schema`.

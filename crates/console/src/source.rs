@@ -1,10 +1,11 @@
 //! Files that describe federations.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, BufReader, ErrorKind, Read};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use faultline_api::failure_trace::with_text;
 use faultline_api::flow::{pieces, with_file};
 use faultline_api::parse::Text;
 use faultline_api::resource::{ApplicationSpec, ProgramFile, ProtocolSpec, Qap};
@@ -57,7 +58,7 @@ impl Source {
     fn with_files(self, path: &Path) -> Result<Source, CommandError> {
         // Few federations name other files, and parsing takes time.
         let contains = |word: &[u8]| self.bytes.windows(word.len()).any(|it| it == word);
-        if ![&b"qap"[..], b"schedule", b"program"].into_iter().any(contains) {
+        if ![&b"qap"[..], b"schedule", b"program", b"trace"].into_iter().any(contains) {
             return Ok(self);
         }
         let Ok(mut federation) = faultline_api::parse(&self.label, &self.bytes) else { return Ok(self) };
@@ -65,7 +66,8 @@ impl Source {
         let names_instance = read_instance(&mut federation, dir)?;
         let names_pieces = read_pieces(&mut federation, dir)?;
         let names_program = read_program(&mut federation, dir)?;
-        if !names_instance && !names_pieces && !names_program {
+        let names_traces = read_traces(&mut federation, dir)?;
+        if !names_instance && !names_pieces && !names_program && !names_traces {
             return Ok(self);
         }
         let problems = validate(&federation);
@@ -137,6 +139,25 @@ fn read_program(federation: &mut Federation, dir: &Path) -> Result<bool, Command
         names_files = true;
     }
     Ok(names_files)
+}
+
+/// Replaces the names of failure traces with their text. Returns whether the federation names such files.
+fn read_traces(federation: &mut Federation, dir: &Path) -> Result<bool, CommandError> {
+    let mut names_traces = false;
+    for trace in federation.spec.faults.iter_mut().filter_map(|it| it.trace.as_mut()) {
+        let Some(file) = &trace.file else { continue };
+        let path = dir.join(file);
+        let help =
+            "specify a failure trace, relative to the federation file; docs/failures.md lists the formats";
+        let opened = File::open(&path).map_err(|error| CommandError::path("read", &path, error, help))?;
+        *trace = with_text(trace, BufReader::new(opened)).map_err(|error| {
+            // The command `faultline traces` has options with the names of the fields.
+            let [message, help] = [error.to_string(), error.help].map(|it| it.replace("`--", "`"));
+            CommandError::input(miette!(help = help, "{}: {message}", path.display()))
+        })?;
+        names_traces = true;
+    }
+    Ok(names_traces)
 }
 
 /// Reads a federation file, and the files that it names, if any.

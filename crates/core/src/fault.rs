@@ -310,6 +310,8 @@ pub struct PlannedFault {
     pub trigger: Trigger,
     /// The fault to inject.
     pub fault: Fault,
+    /// The cause of the failure in the failure trace from which the fault was taken, if it was taken from one.
+    pub cause: Option<Arc<str>>,
 }
 
 /// A change that a user makes while a federation runs.

@@ -9,7 +9,7 @@ use faultline_core::fault::{FaultState, Outcome};
 use faultline_core::{Cause, ClusterId, Digest, EndedBy, Fact, FaultNo, Position, ProcessId, Span};
 use faultline_history::{Outage, ProcessTime, TimeByPart};
 use faultline_trace::duration::{instant, lasted, span};
-use faultline_trace::fault::{describe_fault, describe_link, describe_trigger, link};
+use faultline_trace::fault::{describe_link, describe_planned, describe_trigger, link};
 use faultline_trace::manifest::{BackendKind, EffectEntry, LinkEntry};
 use faultline_trace::{Manifest, Trace};
 use serde::Serialize;
@@ -187,6 +187,9 @@ pub struct FaultSummary {
     pub when: String,
     /// The description of the fault.
     pub what: String,
+    /// The cause that a failure trace states.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
     /// `effective`, `ineffective`, `pending` if the fault was not due before the end of the run, or `unknown` if the
     /// record ends before it shows what became of the fault.
     pub state: &'static str,
@@ -690,7 +693,8 @@ fn faults(manifest: &Manifest, names: &DisplayNames, timeline: &Timeline) -> Vec
         FaultSummary {
             no: planned.no.0,
             when: describe_trigger(&planned.trigger, names.names()),
-            what: describe_fault(&planned.fault, names.names()),
+            what: describe_planned(planned, names.names()),
+            cause: planned.cause.as_deref().map(str::to_owned),
             state,
             reason,
             injected_seconds: injected.map(|it| timeline.seconds(it.at)),

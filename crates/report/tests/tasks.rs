@@ -25,7 +25,8 @@ fn crash(process: u32, returns: bool) -> Fault {
 
 fn manifest() -> Manifest {
     let (example, _) = common::run(1);
-    let planned = |no, at, fault| PlannedFault { no: FaultNo(no), trigger: Trigger::At(Time(at)), fault };
+    let planned =
+        |no, at, fault| PlannedFault { no: FaultNo(no), trigger: Trigger::At(Time(at)), fault, cause: None };
     Manifest {
         name: "tic".into(),
         protocol: "tic".into(),

@@ -176,7 +176,7 @@ impl Recording {
             self.judgement.findings.iter().filter(|it| it.property != Property::FaultsTookEffect);
         self.judgement.verdict == Verdict::Unknown
             && !faults.is_empty()
-            && faults.iter().all(|it| it.mtbf.is_some())
+            && faults.iter().all(|it| it.repeated().is_some())
             && states.all(|it| *it != FaultState::Effective)
             && self.judgement.of(Property::FaultsTookEffect).unknown.is_some()
             && others.all(|it| it.unknown.is_none())

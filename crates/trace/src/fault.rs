@@ -4,7 +4,7 @@
 use std::fmt;
 
 use faultline_core::fault::{Change, Impairment, LinkProperties, StorageFault};
-use faultline_core::{ClusterId, Fault, RunNames, StorageFate, Target, Trigger};
+use faultline_core::{ClusterId, Fault, PlannedFault, RunNames, StorageFate, Target, Trigger};
 
 use crate::duration::{instant, lasted};
 use crate::row::kind_name;
@@ -17,6 +17,15 @@ pub fn describe_fault(fault: &Fault, names: &RunNames) -> String {
 /// Describes the effect of an injected fault, in the past tense.
 pub fn describe_injected_fault(fault: &Fault, names: &RunNames) -> String {
     effect(fault, names, true)
+}
+
+/// Describes the effect of a planned fault, in the present tense, with the cause that a failure trace states.
+pub fn describe_planned(planned: &PlannedFault, names: &RunNames) -> String {
+    let effect = describe_fault(&planned.fault, names);
+    match &planned.cause {
+        Some(cause) => format!("{effect} (cause: {cause})"),
+        None => effect,
+    }
 }
 
 fn effect(fault: &Fault, names: &RunNames, is_past: bool) -> String {

@@ -11,12 +11,11 @@ use crate::{Problems, Repository};
 /// Crates by layer, lowest first.
 const LAYERS: &[&[&str]] = &[
     &["faultline-core", "faultline-features"],
-    &["faultline-dataflow"],
+    &["faultline-dataflow", "faultline-failures"],
     &[
         "faultline-api",
         "faultline-callers",
         "faultline-clustering",
-        "faultline-failures",
         "faultline-protocols",
         "faultline-shaper",
         "faultline-supervisor",

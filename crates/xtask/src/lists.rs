@@ -118,7 +118,7 @@ fn actions() -> BTreeSet<String> {
     let schema = faultline_api::schema();
     let fields = schema["properties"]["spec"]["properties"]["faults"]["items"]["properties"].clone();
     let fields = fields.as_object().cloned().unwrap_or_default().into_iter().map(|(name, _)| name);
-    fields.filter(|it| !["at", "when", "mtbf", "stream"].contains(&it.as_str())).collect()
+    fields.filter(|it| !["at", "when", "mtbf", "trace", "stream"].contains(&it.as_str())).collect()
 }
 
 /// Returns a name as it appears in files and on the command line.

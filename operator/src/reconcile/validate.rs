@@ -3,6 +3,7 @@
 //! The API server has already checked the rules of the custom resource definition. The operator checks them again, and
 //! everything that they cannot express, with the same code that validates a federation file.
 
+use faultline_api::failure_trace::unread_traces;
 use faultline_api::flow::{flow, unread};
 use faultline_api::resource::{ApplicationSpec, FederationSpec};
 use faultline_api::{Federation, Problem};
@@ -28,7 +29,7 @@ fn unread_files(spec: &FederationSpec) -> impl Iterator<Item = Problem> {
         ApplicationSpec::Qap(qap) if qap.file.is_some() => flow(&spec.application).and_then(Result::err),
         _ => None,
     };
-    program.into_iter().chain(spec.schedule.as_ref().and_then(unread))
+    program.into_iter().chain(spec.schedule.as_ref().and_then(unread)).chain(unread_traces(&spec.faults))
 }
 
 /// Returns the problems with their remedies, as text.

@@ -1,13 +1,15 @@
-//! Faults: each entry has one trigger (`at`, `when`, `mtbf`) and one action (`crash`, `pause`, …).
+//! Faults: each entry has one trigger (`at`, `when`, `mtbf`, `trace`) and one action (`crash`, `pause`, …).
 //!
 //! Triggers and actions are optional fields of one flat struct rather than enums, so that an entry fits on one line and
 //! an API server can validate it. [`FaultSpec::triggers`] and [`FaultSpec::actions`] return them as enums.
 
 use faultline_core::{FactKind, StorageFate};
+use faultline_failures::Format;
 use kube_derive::KubeSchema;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use crate::failure_trace::MOST_TRACE_BYTES;
 use crate::quantity::{Bandwidth, Duration, Loss};
 use crate::resource::{ANY, Link, Preset};
 
@@ -16,8 +18,12 @@ use crate::resource::{ANY, Link, Preset};
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
     crates(kube_core = "::kube_core"),
-    validation = Rule::new("[has(self.at), has(self.when), has(self.mtbf)].filter(x, x).size() == 1")
-        .message("a fault must have exactly one trigger: at, when or mtbf"),
+    validation = Rule::new("[has(self.at), has(self.when), has(self.mtbf), has(self.trace)].filter(x, x).size() == 1")
+        .message("a fault must have exactly one trigger: at, when, mtbf or trace"),
+    validation = Rule::new(
+        "has(self.trace) || (!has(self.pause) || has(self.pause.__for__)) \
+         && (!has(self.partition) || has(self.partition.__for__))"
+    ).message("only a `trace` supplies a duration: add `for`"),
     validation = Rule::new(
         "[has(self.crash), has(self.pause), has(self.loseCluster), has(self.link), has(self.partition), \
          has(self.slowStorage), has(self.fullStorage), has(self.corruptStorage)].filter(x, x).size() == 1"
@@ -34,6 +40,10 @@ pub struct FaultSpec {
     /// draw at most 10,000 faults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtbf: Option<Mtbf>,
+    /// Trigger: whenever a node fails in a failure trace. All entries with `mtbf` or `trace` together may cause at most
+    /// 10,000 faults.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceTrigger>,
 
     /// Number of the random stream from which times and targets are drawn. Default: the place of the entry in the list,
     /// from 0. `faultline compare` states it if it leaves out an earlier entry, so that the draws remain the same.
@@ -110,6 +120,83 @@ pub struct Weibull {
     pub shape: f64,
 }
 
+/// Takes times, processes and durations of faults from a failure trace, a file of recorded failures of a real system.
+/// Exactly one of `file` and `data` must be set.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TraceTrigger {
+    /// Path of the failure trace, relative to the federation's file. `faultline` reads the file and records its text with
+    /// the run. A federation that is applied to Kubernetes needs the text itself, in `data`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 4096))]
+    pub file: Option<String>,
+    /// Text of the failure trace, at most 512 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = MOST_TRACE_BYTES))]
+    pub data: Option<String>,
+    /// Format of the failure trace. Default: recognised by the content.
+    #[serde(rename = "as", default, skip_serializing_if = "Option::is_none")]
+    pub as_format: Option<TraceFormat>,
+    /// The system to read, if a `lanl` file has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<u32>,
+    /// The causes of the failures to take. Default: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(max = 256)))]
+    pub causes: Vec<String>,
+    /// Which process a node of the trace stands for. Default `sample`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<NodeChoice>,
+    /// Number of nodes that were observed, including those that never failed. Default: the nodes in the trace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub of: Option<u32>,
+    /// Divides all times of the trace, durations included. Default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.001, max = 1e9))]
+    pub speed: Option<f64>,
+    /// The time in the trace at which the application starts. After its last event, the trace continues with the failures
+    /// before this time. Default: drawn from the seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begin: Option<Duration>,
+}
+
+/// The format of a failure trace.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TraceFormat {
+    /// Events of the InfiniteHBD trace, as JSON.
+    InfiniteHbd,
+    /// Failure records of Los Alamos National Laboratory.
+    Lanl,
+    /// Numbers of available spot instances, as JSON.
+    Spot,
+    /// Separated values with the columns `start`, `end`, `node` and `cause`.
+    Csv,
+}
+
+impl From<TraceFormat> for Format {
+    fn from(format: TraceFormat) -> Format {
+        match format {
+            TraceFormat::InfiniteHbd => Format::InfiniteHbd,
+            TraceFormat::Lanl => Format::Lanl,
+            TraceFormat::Spot => Format::Spot,
+            TraceFormat::Csv => Format::Csv,
+        }
+    }
+}
+
+/// Which process of the federation a node of a failure trace stands for.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum NodeChoice {
+    /// Each process is one of the observed nodes, drawn from the seed. The failures of all other nodes hit no process.
+    #[default]
+    Sample,
+    /// Node i is process i modulo the number of processes, so every failure hits a process.
+    Fold,
+}
+
 /// Kills a process.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -154,9 +241,9 @@ pub struct Pause {
     #[schemars(length(max = 60))]
     pub process: Option<String>,
     /// Duration of the pause. A process that is paused for longer than `failures.detectAfter` is declared failed and
-    /// restarted.
-    #[serde(rename = "for")]
-    pub span: Duration,
+    /// restarted. Required unless a `trace` supplies it.
+    #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
+    pub span: Option<Duration>,
 }
 
 /// Kills all processes of a cluster at once.
@@ -224,9 +311,9 @@ pub struct Partition {
     /// Cuts only the direction from `from` to `to`. Default: both directions are cut.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_way: bool,
-    /// Duration of the fault.
-    #[serde(rename = "for")]
-    pub span: Duration,
+    /// Duration of the fault. Required unless a `trace` supplies it.
+    #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
+    pub span: Option<Duration>,
 }
 
 /// Delays the writes of a node.
@@ -304,6 +391,8 @@ pub enum TriggerRef<'a> {
     When(&'a When),
     /// See [`FaultSpec::mtbf`].
     Mtbf(&'a Mtbf),
+    /// See [`FaultSpec::trace`].
+    Trace(&'a TraceTrigger),
 }
 
 /// The action of an entry.
@@ -330,11 +419,12 @@ pub enum ActionRef<'a> {
 impl FaultSpec {
     /// Returns all triggers that the entry has, with their names. A valid entry has one.
     pub fn triggers(&self) -> Vec<(&'static str, TriggerRef<'_>)> {
-        let FaultSpec { at, when, mtbf, .. } = self;
+        let FaultSpec { at, when, mtbf, trace, .. } = self;
         [
             at.map(|it| ("at", TriggerRef::At(it))),
             when.as_ref().map(|it| ("when", TriggerRef::When(it))),
             mtbf.as_ref().map(|it| ("mtbf", TriggerRef::Mtbf(it))),
+            trace.as_ref().map(|it| ("trace", TriggerRef::Trace(it))),
         ]
         .into_iter()
         .flatten()
@@ -360,6 +450,12 @@ impl FaultSpec {
 }
 
 impl FaultSpec {
+    /// Returns the name of the trigger if its times are counted from the start of the application and the entry may cause
+    /// any number of faults.
+    pub fn repeated(&self) -> Option<&'static str> {
+        self.triggers().into_iter().map(|it| it.0).find(|it| ["mtbf", "trace"].contains(it))
+    }
+
     /// Returns whether the processes that this fault kills never return.
     pub fn never_returns(&self) -> bool {
         let crash = self.crash.as_ref().and_then(|it| it.returns);

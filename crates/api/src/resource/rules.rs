@@ -306,8 +306,8 @@ fn unless_same(field: &str, is_same: &str) -> Rule {
     Rule::new(is_same).message(Message::Message(message)).field_path(format!(".{field}"))
 }
 
-/// Rule: faults are only added or removed at the end of the list, and added faults have no `mtbf`, because its times
-/// are counted from the start of the application. Faults that the run refused can be removed.
+/// Rule: faults are only added or removed at the end of the list, and added faults have neither `mtbf` nor `trace`, because
+/// their times are counted from the start of the application. Faults that the run refused can be removed.
 ///
 /// This rule cannot tell whether the run has accepted a fault, because the stored spec contains accepted and refused
 /// faults alike. The run itself checks that. Existing faults must be written exactly as before: comparing the meaning of
@@ -315,10 +315,11 @@ fn unless_same(field: &str, is_same: &str) -> Rule {
 pub(super) fn faults_are_added() -> Rule {
     const { assert!(MAX_FAULTS == 16 * 16) };
     let rule = format!(
-        "!has(oldSelf.faults) ? !has(self.faults) || !self.faults.exists(f, has(f.mtbf)) : !has(self.faults) || {}",
+        "!has(oldSelf.faults) ? !has(self.faults) || !self.faults.exists(f, has(f.mtbf) || has(f.trace)) : !has(self.faults) || {}",
         at_every_index(
             "h + l >= self.faults.size() || (h + l < oldSelf.faults.size() \
-             ? self.faults[h + l] == oldSelf.faults[h + l] : !has(self.faults[h + l].mtbf))"
+             ? self.faults[h + l] == oldSelf.faults[h + l] \
+             : !has(self.faults[h + l].mtbf) && !has(self.faults[h + l].trace))"
         ),
     );
     let message = "the faults of a running federation cannot change: add faults with `at` or `when` at the end of the list, \

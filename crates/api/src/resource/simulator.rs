@@ -39,7 +39,8 @@ pub struct Simulator {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handling: Option<Handling>,
     /// Minimum share of the application's steps, in percent, that must be left for a fault to take effect. Applies to
-    /// all backends, but not to task-based programs. Default 20, or 0 if a fault has the trigger `mtbf`.
+    /// all backends, but not to task-based programs. Default 20, or 0 if a fault has the trigger `mtbf` or
+    /// `trace`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub least_work_left: Option<u32>,

@@ -5,9 +5,11 @@ use faultline_core::{FactKind, Span};
 use super::{Check, listed};
 use crate::plan::times_of;
 use crate::quantity::Duration;
-use crate::resource::{ANY, ActionRef, Family, FaultSpec, MAX_FAULTS, Mtbf, ProtocolSpec, TriggerRef, When};
+use crate::resource::{
+    ANY, ActionRef, Family, FaultSpec, MAX_FAULTS, Mtbf, ProtocolSpec, TraceTrigger, TriggerRef, When,
+};
 
-/// Maximum number of faults that all `mtbf` entries together draw with the seed of the federation.
+/// Maximum number of faults that all `mtbf` and `trace` entries together cause with the seed of the federation.
 const MAX_DRAWN: usize = 10_000;
 
 /// Facts reported without a protocol by processes that exchange messages.
@@ -114,7 +116,7 @@ impl Check<'_> {
             [] => self.problem(
                 path,
                 "the fault has no trigger",
-                "add one: `at: 4s`, `when: { fact: … }` or `mtbf: { exponential: 30s }`",
+                "add one: `at: 4s`, `when: { fact: … }`, `mtbf: { exponential: 30s }` or `trace: { file: … }`",
             ),
             [(name, trigger)] => self.trigger(&format!("{path}.{name}"), entry, trigger),
             [(first, _), (second, _), ..] => self.problem(
@@ -130,7 +132,7 @@ impl Check<'_> {
                 "add one: `crash`, `pause`, `loseCluster`, `link`, `partition`, `slowStorage`, `fullStorage` or \
                  `corruptStorage`",
             ),
-            [(name, action)] => self.action(&format!("{path}.{name}"), action),
+            [(name, action)] => self.action(&format!("{path}.{name}"), action, fault.trace.as_ref()),
             [(first, _), (second, _), ..] => self.problem(
                 format!("{path}.{second}"),
                 format!("the fault has two actions, `{first}` and `{second}`"),
@@ -152,6 +154,7 @@ impl Check<'_> {
             TriggerRef::At(_) => {}
             TriggerRef::When(when) => self.when(path, when),
             TriggerRef::Mtbf(mtbf) => self.mtbf(path, entry, mtbf),
+            TriggerRef::Trace(trace) => self.trace(path, trace),
         }
     }
 
@@ -266,16 +269,22 @@ impl Check<'_> {
                 "write a duration above zero",
             );
         }
-        let before = self.drawn;
         // Once the limit is exceeded, no further times are drawn.
-        let left = (MAX_DRAWN + 1).saturating_sub(before);
-        self.drawn += times_of(self.spec, self.spec.seed(), entry, mtbf).take(left).count();
+        let left = (MAX_DRAWN + 1).saturating_sub(self.drawn);
+        let drawn = times_of(self.spec, self.spec.seed(), entry, mtbf).take(left).count();
+        self.draws(path, drawn, "choose longer times between failures");
+    }
+
+    /// Counts the faults that an entry causes. `remedy` says how the entry can cause fewer.
+    pub(super) fn draws(&mut self, path: impl Into<String>, drawn: usize, remedy: &str) {
+        let before = self.drawn;
+        self.drawn += drawn;
         if before <= MAX_DRAWN && self.drawn > MAX_DRAWN {
             let (entries, help) = match before {
-                0 => ("this entry", "choose a longer time between failures, or a shorter `deadline`"),
+                0 => ("this entry", format!("{remedy}, or a shorter `deadline`")),
                 _ => (
                     "this entry and those before it",
-                    "choose longer times between failures, fewer entries with `mtbf`, or a shorter `deadline`",
+                    format!("{remedy}, fewer entries with `mtbf` or `trace`, or a shorter `deadline`"),
                 ),
             };
             self.problem(
@@ -286,12 +295,13 @@ impl Check<'_> {
         }
     }
 
-    fn action(&mut self, path: &str, action: ActionRef<'_>) {
+    fn action(&mut self, path: &str, action: ActionRef<'_>, trace: Option<&TraceTrigger>) {
         match action {
             ActionRef::Crash(it) => self.process(path, &it.process, &it.cluster, it.node),
             ActionRef::Pause(it) => {
                 self.process(path, &it.process, &it.cluster, it.node);
-                self.lasts(path, Some(it.span));
+                self.lasts(path, it.span);
+                self.must_last(path, it.span, trace);
             }
             ActionRef::LoseCluster(it) => self.target(path, "cluster", &it.cluster, None),
             ActionRef::Link(it) => {
@@ -327,7 +337,8 @@ impl Check<'_> {
                         "specify two clusters; for the network within a cluster, use `link`",
                     );
                 }
-                self.lasts(path, Some(it.span));
+                self.lasts(path, it.span);
+                self.must_last(path, it.span, trace);
             }
             ActionRef::SlowStorage(it) => {
                 self.process(path, &it.process, &it.cluster, it.node);

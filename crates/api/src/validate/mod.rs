@@ -13,6 +13,7 @@ mod faults;
 mod kubernetes;
 mod presence;
 mod tasks;
+mod traces;
 
 pub(crate) use kubernetes::MAX_STATEFUL_SET;
 

@@ -232,9 +232,8 @@ impl Check<'_> {
             helper.is_some_and(|role| *role != Role::STORAGE_SERVER)
         };
         let entries = (0..spec.faults.len()).filter(|entry| spec.faults[*entry].never_returns());
-        let faults = entries.flat_map(|entry| {
-            faults_of(spec, &names, spec.seed(), entry).map(move |(_, fault)| (entry, fault))
-        });
+        let faults = entries
+            .flat_map(|entry| faults_of(spec, &names, spec.seed(), entry).map(move |it| (entry, it.fault)));
         for (entry, fault) in faults {
             match fault.target() {
                 Some(Target::Process(process)) if is_unique(process) => {
@@ -322,7 +321,7 @@ impl Check<'_> {
         }
     }
 
-    fn path_of_file(&mut self, path: &str, file: &str) {
+    pub(super) fn path_of_file(&mut self, path: &str, file: &str) {
         let length = file.chars().count();
         if !PATHS.contains(&length) {
             self.problem(

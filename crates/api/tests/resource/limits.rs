@@ -43,14 +43,14 @@ fn all_entries_together_draw_a_limited_number_of_faults() {
         problems(&with(often, 255)),
         [
             "spec.faults[5].mtbf.weibull.scale: this entry and those before it would inject more than 10000 faults before \
-          the deadline: choose longer times between failures, fewer entries with `mtbf`, or a shorter `deadline`"
+          the deadline: choose longer times between failures, fewer entries with `mtbf` or `trace`, or a shorter `deadline`"
         ]
     );
     assert_eq!(
         problems(&with(weibull("1s", 2.0), 255)),
         [
             "spec.faults[1].mtbf.weibull.scale: this entry would inject more than 10000 faults before the deadline: choose \
-          a longer time between failures, or a shorter `deadline`"
+          longer times between failures, or a shorter `deadline`"
         ]
     );
 }

@@ -222,3 +222,80 @@ fn faults_wait_for_facts_that_processes_report_without_a_protocol() {
         assert_eq!(problems.is_empty(), is_stated, "{fact}: {problems:?}");
     }
 }
+
+/// The trace `tiny.json`, in the product's own form.
+const TINY: &str = "
+        data: |
+          start,end,node,cause
+          43200,86400,n1,GPU
+          43200,64800,n2,NIC
+          172800,194400,n1,GPU
+          216000,388800,n3,Fan
+          259200,302400,n2,GPU
+        speed: 8640";
+
+/// Returns the times of the faults of a plan in seconds, with their causes.
+fn caused(plan: &[PlannedFault]) -> Vec<(f64, &str)> {
+    let seconds = times(plan).into_iter().map(|it| it as f64 / 1e9);
+    seconds.zip(plan.iter().map(|it| it.cause.as_deref().unwrap_or("unknown"))).collect()
+}
+
+#[test]
+fn the_failures_of_a_trace_hit_the_processes_that_their_nodes_stand_for() {
+    let plan =
+        plan_of(&format!("    - crash: {{}}\n      trace:{TINY}\n        nodes: fold\n        begin: 12h"));
+    let due = [(0.0, "GPU"), (0.0, "NIC"), (15.0, "GPU"), (20.0, "Fan"), (25.0, "GPU")];
+    assert_eq!(caused(&plan), due);
+    let victims: Vec<Fault> = [0, 1, 0, 2, 1].map(|it| Fault::crash(ProcessId(it))).into();
+    assert_eq!(plan.into_iter().map(|it| it.fault).collect::<Vec<_>>(), victims);
+}
+
+#[test]
+fn a_fault_without_a_duration_lasts_as_long_as_the_recorded_failure() {
+    let entry = |action: &str| {
+        plan_of(&format!("    - {action}\n      trace:{TINY}\n        nodes: fold\n        begin: 12h"))
+    };
+    let spans: Vec<Span> = entry("pause: {}").iter().map(|it| Span(it.fault.until(Time::ZERO).0)).collect();
+    assert_eq!(spans, [5000, 2500, 2500, 20_000, 5000].map(Span::from_millis));
+    for it in entry("pause: { for: 1s }") {
+        assert_eq!(it.fault.until(Time::ZERO), Time::ZERO + Span::from_secs(1));
+    }
+    // Nodes 0 to 2 are in the first cluster.
+    for it in entry("partition: {}") {
+        assert!(matches!(it.fault, Fault::Partition { from: ClusterId(0), .. }), "{it:?}");
+    }
+    for it in entry("loseCluster: {}") {
+        assert_eq!(it.fault.kills(), Some(Target::Cluster(ClusterId(0))));
+    }
+    for it in entry("crash: { cluster: c }") {
+        let Some(Target::Process(process)) = it.fault.kills() else { panic!("{it:?}") };
+        assert!(process.0 >= 5, "the action names another cluster: {process}");
+    }
+}
+
+#[test]
+fn a_trace_that_begins_later_continues_with_its_beginning() {
+    let plan =
+        plan_of(&format!("    - crash: {{}}\n      trace:{TINY}\n        nodes: fold\n        begin: 60h"));
+    // The trace lasts 45 s at this speed, of which 25 s have passed.
+    let due = [(0.0, "Fan"), (5.0, "GPU"), (25.0, "GPU"), (25.0, "NIC"), (40.0, "GPU")];
+    assert_eq!(caused(&plan), due);
+}
+
+#[test]
+fn entries_with_the_same_trace_agree_on_its_begin_and_on_the_nodes() {
+    let trace = |causes: &str| format!("    - crash: {{}}\n      trace:{TINY}\n        of: 12{causes}\n");
+    let other = "    - { mtbf: { exponential: 100s }, pause: { for: 1s } }\n";
+    for seed in 0..50 {
+        let sorted = |faults: String| {
+            let mut plan = plan(&federation(&faults), seed);
+            plan.retain(|it| it.cause.is_some());
+            plan.sort_by_key(|it| format!("{:?} {:?} {:?}", it.trigger, it.cause, it.fault));
+            plan.into_iter().map(|it| (it.trigger, it.fault, it.cause)).collect::<Vec<_>>()
+        };
+        let whole = sorted(trace(""));
+        let split = [trace("\n        causes: [GPU, Fan]"), other.into(), trace("\n        causes: [NIC]")];
+        assert_eq!(sorted(split.concat()), whole);
+        assert!(whole.len() <= 5);
+    }
+}

@@ -236,7 +236,7 @@ mod tests {
         (0..2).for_each(|_| run.state(0, Fact::Begun));
         run.wait(Span::from_secs(1));
         let fault = Fault::crash(p(0));
-        run.context.plan = vec![PlannedFault { no: FaultNo(0), trigger, fault: fault.clone() }];
+        run.context.plan = vec![PlannedFault { no: FaultNo(0), trigger, fault: fault.clone(), cause: None }];
         run.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
         let (life, storage, by) = (Life(1), StorageFate::Kept, EndedBy::Fault(FaultNo(0)));
         run.supervisor(Fact::Failed { process: p(0), life, storage, by });

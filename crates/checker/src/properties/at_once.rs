@@ -82,7 +82,7 @@ mod tests {
         let mut run = Run::new(&[&[0, 1, 2]]);
         let fault = Fault::kill(ClusterId(0), StorageFate::Kept);
         let trigger = Trigger::At(Time(0));
-        run.context.plan = vec![PlannedFault { no: FaultNo(0), trigger, fault: fault.clone() }];
+        run.context.plan = vec![PlannedFault { no: FaultNo(0), trigger, fault: fault.clone(), cause: None }];
         run.context.measures_links = true;
         run.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
         let on = (0..).zip(micros).map(|(process, micros)| Effect {

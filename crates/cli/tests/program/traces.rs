@@ -141,3 +141,69 @@ fn a_line_of_a_gigabyte_takes_little_memory() {
         assert!(said.contains("longer than 1 MiB"), "{said}");
     }
 }
+
+/// Returns a federation of three processes, with a fault for each failure of a trace.
+fn federation(trace: &str, action: &str) -> String {
+    format!(
+        "apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: {{ name: traced }}
+spec:
+  clusters: [{{ name: a, nodes: 3 }}]
+  protocol: {{ coordinated: {{ checkpointEvery: 2s }} }}
+  application: {{ heat: {{ steps: 100 }} }}
+  faults:
+    - trace: {{ {trace} }}
+      {action}
+  deadline: 2m
+"
+    )
+}
+
+#[test]
+fn the_failures_of_a_file_become_faults() {
+    let place = TestDirectory::new();
+    fs::create_dir(place.path("dir")).unwrap();
+    place.write("dir/tiny.json", TINY);
+    let trace = "file: tiny.json, nodes: fold, begin: 12h, speed: 8640";
+    place.write("dir/traced.yaml", &federation(trace, "crash: {}"));
+    let plan = place.faultline(["plan", "dir/traced.yaml", "--format", "json"]).assert().code(0);
+    let plan: Value = serde_json::from_slice(&plan.get_output().stdout).unwrap();
+    let row = |it: &Value| (it["atSeconds"].as_f64().unwrap(), it["what"].as_str().unwrap().to_owned());
+    let rows: Vec<_> = plan.as_array().unwrap().iter().map(row).collect();
+    let expected = [(0.0, 0, "GPU"), (0.0, 1, "NIC"), (15.0, 0, "GPU"), (20.0, 2, "Fan"), (25.0, 1, "GPU")];
+    let expected = expected.map(|(at, node, cause)| (at, format!("a-{node} is killed (cause: {cause})")));
+    assert_eq!(rows, expected);
+    assert_eq!(plan[3]["cause"], "Fan");
+}
+
+#[test]
+fn a_trace_that_cannot_trigger_faults_is_refused_with_a_remedy() {
+    let place = TestDirectory::new();
+    place.write("tiny.json", TINY);
+    place.write("systems.csv", SYSTEMS);
+    place.write("open.csv", "start,end,node,cause\n10,,n1,GPU\n20,30,n2,GPU\n");
+    let long: String = (0..30_000).map(|it| format!("{it},{},n{},GPU\n", it + 1, it % 7)).collect();
+    place.write("long.csv", &format!("start,end,node,cause\n{long}"));
+    for (trace, action, problem, remedy) in [
+        ("nodes: fold", "crash: {}", "the trace has neither `file` nor `data`", "write `file`"),
+        ("file: tiny.json, data: x", "crash: {}", "`file` and `data` cannot be combined", "keep one"),
+        ("file: absent.json", "crash: {}", "absent.json", "docs/failures.md"),
+        ("file: systems.csv", "crash: {}", "systems", "choose one with `system`"),
+        ("file: tiny.json, begin: 960h", "crash: {}", "the trace lasts 4.50 d", "write an earlier time"),
+        ("file: tiny.json, causes: [Gpu]", "crash: {}", "`Gpu`", "`GPU`"),
+        ("file: open.csv", "crash: {}", "3 processes cannot stand for 2 observed nodes", "`nodes: fold`"),
+        ("file: tiny.json, of: 2", "crash: {}", "`nodes` is 2", "at least 3"),
+        ("file: tiny.json, speed: 0", "crash: {}", "the speed 0 is out of range", "between 0.001 and"),
+        ("file: open.csv, nodes: fold", "pause: {}", "how long 1 of 2 faults last", "add `for`"),
+        ("file: long.csv, nodes: fold", "crash: {}", "the trace is too long (0.6 MiB)", "--out cut"),
+    ] {
+        place.write("traced.yaml", &federation(trace, action));
+        let assert = place.faultline(["plan", "traced.yaml"]).assert().code(2);
+        assert.stderr(contains(problem).and(contains(remedy)));
+    }
+    let untraced = federation("file: tiny.json", "pause: {}").replace("trace: { file: tiny.json }", "at: 1s");
+    place.write("untraced.yaml", &untraced);
+    let assert = place.faultline(["plan", "untraced.yaml"]).assert().code(2);
+    assert.stderr(contains("only a `trace` supplies a duration").and(contains("add `for`")));
+}

@@ -138,7 +138,7 @@ fn partition(federation: &mut Federation) {
                 from: "cluster-2".into(),
                 to: other.into(),
                 one_way: false,
-                span: Duration(Span::from_secs(CUT.end - CUT.start)),
+                span: Some(Duration(Span::from_secs(CUT.end - CUT.start))),
             }),
             ..FaultSpec::default()
         });

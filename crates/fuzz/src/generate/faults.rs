@@ -294,6 +294,7 @@ impl<'a> Faults<'a> {
             Kind::Pause => {
                 let (cluster, node) = self.node(chance);
                 let span = Duration(short(Span(chance.between(self.outage.0 / 8, self.outage.0 * 2))));
+                let span = Some(span);
                 FaultSpec { pause: Some(Pause { process: None, cluster, node, span }), ..none }
             }
             Kind::LoseCluster => {
@@ -304,7 +305,7 @@ impl<'a> Faults<'a> {
             Kind::Partition => {
                 let from = self.cluster(chance);
                 let to = self.other(chance, &from);
-                let (one_way, span) = (chance.percent(50), brief(chance));
+                let (one_way, span) = (chance.percent(50), Some(brief(chance)));
                 FaultSpec { partition: Some(Partition { from, to, one_way, span }), ..none }
             }
             Kind::Link => {

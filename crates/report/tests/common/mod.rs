@@ -90,16 +90,19 @@ fn manifest(nodes: u32) -> Manifest {
                 no: FaultNo(0),
                 trigger: Trigger::At(Time(2_350_000_000)),
                 fault: Fault::crash(ProcessId(1)),
+                cause: None,
             },
             PlannedFault {
                 no: FaultNo(1),
                 trigger: Trigger::At(Time(5_200_000_000)),
                 fault: Fault::kill(ClusterId(1), StorageFate::Lost),
+                cause: None,
             },
             PlannedFault {
                 no: FaultNo(2),
                 trigger: Trigger::At(Time(30_000_000_000)),
                 fault: Fault::crash(ProcessId(0)),
+                cause: None,
             },
         ],
         faults: vec![

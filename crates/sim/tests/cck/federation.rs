@@ -269,7 +269,12 @@ impl Federation {
     ) -> Config<PartitionConfig<P, Flow>> {
         let membership = self.membership(P::extra_processes(&protocol));
         let numbered = (0..).zip(self.faults.clone());
-        let plan = numbered.map(|(no, (trigger, fault))| PlannedFault { no: FaultNo(no), trigger, fault });
+        let plan = numbered.map(|(no, (trigger, fault))| PlannedFault {
+            no: FaultNo(no),
+            trigger,
+            fault,
+            cause: None,
+        });
         let supervisor = faultline_supervisor::Config {
             detect_after: Span::from_millis(100),
             restart_after: Span::from_millis(20),

@@ -79,7 +79,12 @@ pub(crate) fn config(
         deadline: Span::from_secs(36_000 * 2),
         start_within: Some(Span::from_secs(36_000 * 2)),
         plan: plan
-            .map(|(no, (trigger, fault))| PlannedFault { no: FaultNo(no as u32), trigger, fault })
+            .map(|(no, (trigger, fault))| PlannedFault {
+                no: FaultNo(no as u32),
+                trigger,
+                fault,
+                cause: None,
+            })
             .collect(),
         scope: faultline_core::Scope::Cluster,
         joins: Vec::new(),

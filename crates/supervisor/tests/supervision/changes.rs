@@ -232,7 +232,7 @@ fn a_life_that_starts_during_a_pause_is_paused() {
 fn a_process_paused_by_a_fault_stays_paused_for_its_span() {
     let mut driver = TestDriver::begun();
     let fault = Fault::pause(P0, Span(40));
-    let added = PlannedFault { no: FaultNo(1), trigger: Trigger::At(Time(0)), fault };
+    let added = PlannedFault { no: FaultNo(1), trigger: Trigger::At(Time(0)), fault, cause: None };
     assert_eq!(driver.change(Change::Fault(added)).last(), Some(&pause(P0, true)), "the fault is due now");
     driver.now = Time(BEGUN + 10);
     assert_eq!(driver.change(Change::Pause(true))[1..], [pause(P1, true)]);

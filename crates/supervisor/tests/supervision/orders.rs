@@ -64,7 +64,12 @@ impl TestDriver {
             deadline: DEADLINE,
             start_within: Some(DEADLINE),
             plan: numbered
-                .map(|(no, (trigger, fault))| PlannedFault { no: FaultNo(no as u32), trigger, fault })
+                .map(|(no, (trigger, fault))| PlannedFault {
+                    no: FaultNo(no as u32),
+                    trigger,
+                    fault,
+                    cause: None,
+                })
                 .collect(),
             scope: faultline_core::Scope::Cluster,
             joins: Vec::new(),

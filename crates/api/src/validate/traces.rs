@@ -1,0 +1,103 @@
+//! Checks the failure traces that trigger faults.
+
+use faultline_core::Time;
+use faultline_failures::text::duration;
+
+use super::Check;
+use crate::failure_trace::{MOST_TRACE_BYTES, chosen, hits, parsed};
+use crate::quantity::Duration;
+use crate::resource::{NodeChoice, TraceTrigger};
+
+impl Check<'_> {
+    pub(super) fn trace(&mut self, path: &str, trace: &TraceTrigger) {
+        if let Some(speed) = trace.speed.filter(|it| !(0.001..=1e9).contains(it)) {
+            return self.problem(
+                format!("{path}.speed"),
+                format!("the speed {speed} is out of range"),
+                "write a number between 0.001 and 1e9; 1 is the speed of the trace",
+            );
+        }
+        let data = match (&trace.file, &trace.data) {
+            (None, None) => {
+                return self.problem(
+                    path,
+                    "the trace has neither `file` nor `data`",
+                    "write `file` with the path of a failure trace, or `data` with its text",
+                );
+            }
+            (Some(_), Some(_)) => {
+                return self.problem(
+                    format!("{path}.data"),
+                    "`file` and `data` cannot be combined",
+                    "keep one of the two",
+                );
+            }
+            // Its content is checked once it has been read.
+            (Some(file), None) => return self.path_of_file(&format!("{path}.file"), file),
+            (None, Some(data)) => data,
+        };
+        if data.len() > MOST_TRACE_BYTES {
+            return self.problem(
+                format!("{path}.data"),
+                format!("the trace is too long ({:.1} MiB)", data.len() as f64 / (1 << 20) as f64),
+                "cut it with `faultline traces FILE --begin … --end … --out cut`, then write \
+                 `file: cut/trace.csv`",
+            );
+        }
+        let all = match parsed(trace) {
+            Ok(all) => all,
+            Err(error) => {
+                // The command `faultline traces` has options with the names of the fields.
+                let [message, help] = [error.to_string(), error.help].map(|it| it.replace("`--", "`"));
+                return self.problem(path, message, help);
+            }
+        };
+        let end = all.last_event();
+        if let Some(begin) = trace.begin.filter(|it| Time::ZERO + it.0 > end) {
+            let lasts = duration(end.as_secs_f64());
+            return self.problem(
+                format!("{path}.begin"),
+                format!("`begin` is after the end of the trace (found {begin}; the trace lasts {lasts})"),
+                "write an earlier time, or omit it",
+            );
+        }
+        if !self.sized {
+            return;
+        }
+        let ranks = self.names().ranks();
+        let is_sample = trace.nodes.unwrap_or_default() == NodeChoice::Sample;
+        if is_sample && ranks as usize > all.observed {
+            return self.problem(
+                path,
+                format!("{ranks} processes cannot stand for {} observed nodes", all.observed),
+                "set `of` to the number of nodes that were observed, or use `nodes: fold`",
+            );
+        }
+        let drawn = hits(trace, ranks, self.spec.seed(), self.spec.deadline()).len();
+        self.draws(path, drawn, "choose fewer `causes`, a lower `speed`");
+    }
+
+    /// Checks that a fault that must end has a duration.
+    pub(super) fn must_last(&mut self, path: &str, span: Option<Duration>, trace: Option<&TraceTrigger>) {
+        let Some(trace) = trace else {
+            if span.is_none() {
+                self.problem(path, "only a `trace` supplies a duration", "add `for`");
+            }
+            return;
+        };
+        let Some(all) =
+            span.is_none().then(|| trace.data.as_ref().and_then(|_| parsed(trace).ok())).flatten()
+        else {
+            return;
+        };
+        let unknown = chosen(trace, &all).filter(|it| it.repair().is_none()).count();
+        if unknown > 0 {
+            let of = chosen(trace, &all).count();
+            self.problem(
+                path,
+                format!("the trace does not state how long {unknown} of {of} faults last"),
+                "add `for`",
+            );
+        }
+    }
+}
