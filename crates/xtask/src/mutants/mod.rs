@@ -54,7 +54,7 @@ pub(crate) struct Options {
     list: bool,
 }
 
-/// The time after which a run of schedules or tests counts as endless.
+/// The CPU time, in seconds, after which a run of schedules or tests counts as endless.
 const LONGEST: &str = "120";
 /// The maximum size of the address space of a run, in KiB.
 const MEMORY: &str = "6000000";
@@ -126,9 +126,9 @@ fn reached(programs: &Programs, directory: &Path) -> Result<Reached, Box<dyn Err
         let _ = fs::remove_file(&path);
         let mut command = limited(&programs.schedules);
         command.args([protocol, SCOUTS, SCOUTS]).env("FAULTLINE_REACHED", &path);
-        // The program refuses protocols that cannot be fuzzed.
         let output = command.output()?;
-        if output.status.success() {
+        // The program refuses protocols that cannot be fuzzed.
+        if output.status.code() != Some(1) {
             let printed = String::from_utf8(output.stdout)?;
             let violated = printed.trim().split('\t').nth(2).unwrap_or_default();
             if !violated.is_empty() {
@@ -144,8 +144,8 @@ fn reached(programs: &Programs, directory: &Path) -> Result<Reached, Box<dyn Err
 
 /// Returns a command that ends if it takes too much time or memory.
 fn limited(program: &Path) -> Command {
-    let mut command = Command::new("timeout");
-    command.args(["--foreground", LONGEST, "sh", "-c", &format!("ulimit -v {MEMORY}; exec \"$0\" \"$@\"")]);
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -t {LONGEST}; ulimit -v {MEMORY}; exec \"$0\" \"$@\"")]);
     command.arg(program);
     command
 }

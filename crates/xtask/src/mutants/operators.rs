@@ -63,8 +63,14 @@ pub(crate) fn mutate(
     unviable: &BTreeSet<usize>,
 ) -> Result<(String, Vec<Site>), Box<dyn Error>> {
     let mut file = syn::parse_file(source)?;
-    let mut mutator =
-        Mutator { first, unviable, sites: Vec::new(), names: Vec::new(), late: BTreeSet::new() };
+    let mut mutator = Mutator {
+        first,
+        unviable,
+        sites: Vec::new(),
+        names: Vec::new(),
+        late: BTreeSet::new(),
+        answers: BTreeSet::new(),
+    };
     mutator.visit_file_mut(&mut file);
     Ok((file.into_token_stream().to_string(), mutator.sites))
 }
@@ -77,6 +83,8 @@ struct Mutator<'a> {
     names: Vec<String>,
     /// The variables of the current function that are declared without a value.
     late: BTreeSet<String>,
+    /// The variables of the current function that are answers of a defect switch.
+    answers: BTreeSet<String>,
 }
 
 impl Mutator<'_> {
@@ -88,6 +96,11 @@ impl Mutator<'_> {
         let literal = u32::try_from(number).unwrap_or(u32::MAX);
         (!self.unviable.contains(&number))
             .then(|| parse_quote!(::faultline_core::mutants::is_active(#literal)))
+    }
+
+    /// Returns whether a condition only asks a defect switch.
+    fn is_constant(&self, text: &str) -> bool {
+        is_switch(text) || self.answers.contains(text.trim_start_matches('!'))
     }
 
     /// Mutates a whole condition: it always holds, or never.
@@ -118,7 +131,7 @@ impl Mutator<'_> {
             Expr::Let(it) => self.visit_expr_mut(&mut it.expr),
             _ => self.visit_expr_mut(condition),
         }
-        if is_switch(&text) {
+        if self.is_constant(&text) {
             return;
         }
         match condition {
@@ -143,7 +156,7 @@ impl Mutator<'_> {
             }
             _ => self.visit_expr_mut(operand),
         }
-        if is_switch(&text) {
+        if self.is_constant(&text) {
             return;
         }
         match all {
@@ -194,7 +207,7 @@ impl Mutator<'_> {
             self.visit_expr_mut(&mut call.receiver);
             let text = shortened(&closure.body);
             self.visit_expr_mut(&mut closure.body);
-            if !is_switch(&text) && !is_chain(&closure.body) {
+            if !self.is_constant(&text) && !is_chain(&closure.body) {
                 self.permit(&mut closure.body, &text);
             }
             return;
@@ -229,10 +242,14 @@ impl Mutator<'_> {
         for (place, statement) in block.stmts.iter_mut().enumerate() {
             match statement {
                 Stmt::Local(local) => {
-                    if local.init.is_none()
-                        && let Pat::Ident(it) = &local.pat
-                    {
-                        self.late.insert(it.ident.to_string());
+                    if let Pat::Ident(it) = &local.pat {
+                        match &local.init {
+                            None => self.late.insert(it.ident.to_string()),
+                            Some(init) if is_switch(&shortened(&init.expr)) => {
+                                self.answers.insert(it.ident.to_string())
+                            }
+                            Some(_) => self.answers.remove(&it.ident.to_string()),
+                        };
                     }
                     visit_mut::visit_local_mut(self, local);
                 }
@@ -299,7 +316,7 @@ impl Mutator<'_> {
             return;
         }
         self.names.push(name);
-        let outer = mem::take(&mut self.late);
+        let outer = (mem::take(&mut self.late), mem::take(&mut self.answers));
         let answer = answer(signature, block);
         self.block(block, matches!(signature.output, ReturnType::Default));
         if let Some(text) = answer
@@ -307,7 +324,7 @@ impl Mutator<'_> {
         {
             self.either(tail, &text);
         }
-        self.late = outer;
+        (self.late, self.answers) = outer;
         self.names.pop();
     }
 }
@@ -497,6 +514,8 @@ mod tests {
     #[test]
     fn a_query_of_a_defect_switch_is_not_mutated() {
         assert_eq!(mutants_of("if self.obeys(Rule::Drains) { return; }").0, []);
+        let named = "let drains = self.obeys(Rule::Drains); let x = a && !drains;";
+        assert_eq!(mutants_of(named).0, only(Operator::ConditionDropped, "a"));
         assert_eq!(
             mutants_of("let x = a && self.obeys(Rule::Drains);").0,
             only(Operator::ConditionDropped, "a")
