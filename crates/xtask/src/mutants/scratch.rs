@@ -163,7 +163,7 @@ impl<'a> Scratch<'a> {
         // The next build of the repository itself replaces the program.
         let kept = self.root.join("schedules");
         fs::copy(schedules, &kept)?;
-        packages.extend(["--package=faultline-features", "--tests", "--no-run"].map(str::to_owned));
+        packages.extend(["--tests", "--no-run"].map(str::to_owned));
         let tests = if wants_tests { self.compile("test", &packages)? } else { Vec::new() };
         Ok(Programs { schedules: kept, tests })
     }
