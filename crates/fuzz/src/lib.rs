@@ -14,7 +14,6 @@
 //! | `directed` | second faults at moments that matter |
 //! | `bands` | how often runs of a protocol end without completing |
 //! | `shrink` | a smaller scenario that violates the same property |
-//! | [`mutants`] | every mutation of the code, and the properties that find it |
 //! | `kit` | the same tests for a protocol that is not part of this program |
 //! | `contract` | whether a program sends the same messages in every order of delivery |
 
@@ -25,7 +24,6 @@ mod coverage;
 mod directed;
 mod generate;
 mod kit;
-pub mod mutants;
 mod scenario;
 mod shrink;
 mod trial;

@@ -8,7 +8,7 @@
 //! cargo xtask dist        builds static programs, an inventory of their components, and checksums
 //! cargo xtask documents   runs the commands that README.md and docs/ print
 //! cargo xtask generate    writes the generated files
-//! cargo xtask mutants     introduces small mistakes into the code, and prints which property detects each
+//! cargo xtask mutants     generates mutants of the code, and prints what reveals each
 //! cargo xtask picture     runs the quick start, and draws docs/quickstart.svg from it
 //! ```
 //!
@@ -25,6 +25,7 @@ mod generated;
 mod layers;
 mod lists;
 mod machine_load;
+mod mutants;
 mod names;
 mod phrases;
 mod picture;
@@ -33,7 +34,7 @@ mod sources;
 
 use std::error::Error;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use cargo_metadata::{Metadata, MetadataCommand};
 use clap::Parser;
@@ -84,18 +85,9 @@ enum Task {
     },
     /// Write the generated files.
     Generate,
-    /// Introduce small mistakes into the protocols, the composite process and the supervisor, one at a time, and print
-    /// which property detects each. Fails if a mistake is not detected, unless it is known to be harmless.
-    Mutants {
-        /// Introduce only these mistakes.
-        names: Vec<String>,
-        /// Try at most N schedules of each protocol.
-        #[arg(long, default_value_t = 300, value_name = "N")]
-        seeds: u64,
-        /// Derive directed schedules from at most N schedules of each protocol.
-        #[arg(long, default_value_t = 60, value_name = "N")]
-        directed: u64,
-    },
+    /// Generate mutants of the protocols and of the crates that they build on, and print which schedules or tests
+    /// reveal each. Fails if a mutant survives that is not known to be equivalent.
+    Mutants(mutants::Options),
     /// Run the quick start, and draw docs/quickstart.svg from it.
     Picture,
 }
@@ -159,23 +151,9 @@ fn perform(task: &Task) -> Result<ExitCode, Box<dyn Error>> {
             documents::run(&repository, programs, names).map(|()| ExitCode::SUCCESS)
         }
         Task::Generate => generated::write(&repository).map(|()| ExitCode::SUCCESS),
-        Task::Mutants { names, seeds, directed } => mutants(&repository, names, *seeds, *directed),
+        Task::Mutants(options) => mutants::run(&repository, options),
         Task::Picture => picture::draw(&repository).map(|()| ExitCode::SUCCESS),
     }
-}
-
-fn mutants(
-    repository: &Repository,
-    names: &[String],
-    seeds: u64,
-    directed: u64,
-) -> Result<ExitCode, Box<dyn Error>> {
-    let mut command = Command::new("cargo");
-    command.args(["run", "--quiet", "--package", "faultline-fuzz", "--example", "mutants", "--"]);
-    command.args(["--seeds", &seeds.to_string(), "--directed", &directed.to_string()]);
-    command.args(names).current_dir(&repository.root);
-    let code = command.status()?.code().unwrap_or(1);
-    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
 fn check(repository: &Repository) -> Result<ExitCode, Box<dyn Error>> {

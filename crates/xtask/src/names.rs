@@ -17,7 +17,6 @@ const PERMITTED: &[(&str, &str)] = &[
     ("crates/catalog/", "from the resource to values, and the names of defects"),
     ("crates/fuzz/src/bands.rs", "how often the runs of each protocol do not complete"),
     ("crates/fuzz/src/generate/", "the distribution of random federations"),
-    ("crates/fuzz/src/mutants.rs", "mutations, whose names begin with the protocol"),
     ("crates/fuzz/src/shrink/", "smaller options"),
     ("crates/cli/src/arguments.rs", "examples in `--help`"),
     ("crates/cli/src/fuzz/errata.rs", "the errata of published protocols"),

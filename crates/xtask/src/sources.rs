@@ -116,7 +116,7 @@ fn printing_lines(text: &str) -> Vec<usize> {
 
 /// Returns whether a file is compiled only for tests: `testing.rs`, `tests.rs`, or a file below a directory named
 /// `testing` or `tests`.
-fn is_for_tests(file: &Path) -> bool {
+pub(crate) fn is_for_tests(file: &Path) -> bool {
     file.iter().any(|part| ["testing.rs", "tests.rs", "testing", "tests"].iter().any(|it| part == *it))
 }
 

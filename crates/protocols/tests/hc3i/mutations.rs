@@ -1,5 +1,4 @@
 //! One schedule for each mutation that random schedules miss. Each schedule runs with and without its mutation.
-//! `DIRECTED` in `crates/fuzz/src/mutants.rs` lists these mutations.
 
 use faultline_core::Claim;
 use faultline_core::StorageFate::Kept;

@@ -1,5 +1,5 @@
 //! One schedule for each mutation that random schedules miss. Each schedule runs with and without its mutation.
-//! `DIRECTED` in `crates/fuzz/src/mutants.rs` lists these mutations; the schedule for one more is in `copies`.
+//! The schedule for one more is in `copies`.
 
 use faultline_checker::{Property, Strictness};
 use faultline_core::StorageFate::Kept;
