@@ -223,7 +223,9 @@ impl Supervisor {
                 if storage == StorageFate::Kept {
                     killed.retain(|it| self.entries[it.index()].lives());
                 }
-                self.kill(&killed, storage, EndedBy::Fault(no), now, out);
+                if !killed.is_empty() {
+                    self.kill(&killed, storage, EndedBy::Fault(no), now, out);
+                }
                 if !returns {
                     self.give_up(&all);
                     self.try_complete(out);

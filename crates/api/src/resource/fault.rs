@@ -142,7 +142,7 @@ pub struct TraceTrigger {
     pub system: Option<u32>,
     /// The causes of the failures to take. Default: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64), inner(length(max = 256)))]
+    #[schemars(schema_with = "causes")]
     pub causes: Vec<String>,
     /// Which process a node of the trace stands for. Default `sample`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -490,6 +490,20 @@ fn any() -> String {
 
 fn is_any(name: &String) -> bool {
     name == ANY
+}
+
+/// Maximum number of causes of a trace.
+pub(crate) const MAX_CAUSES: usize = 64;
+/// Maximum length of a cause, in characters.
+pub(crate) const MAX_CAUSE: usize = 256;
+
+/// Returns the schema of the causes of a trace.
+fn causes(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": MAX_CAUSES,
+        "items": { "type": "string", "description": "A cause, as in the trace.", "maxLength": MAX_CAUSE },
+    })
 }
 
 /// Returns the schema of the kinds of facts that processes report.

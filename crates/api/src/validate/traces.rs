@@ -6,10 +6,28 @@ use faultline_failures::text::duration;
 use super::Check;
 use crate::failure_trace::{MOST_TRACE_BYTES, chosen, hits, parsed};
 use crate::quantity::Duration;
-use crate::resource::{NodeChoice, TraceTrigger};
+use crate::resource::{MAX_CAUSE, MAX_CAUSES, NodeChoice, TraceTrigger};
 
 impl Check<'_> {
     pub(super) fn trace(&mut self, path: &str, trace: &TraceTrigger) {
+        self.at_most_entries(&format!("{path}.causes"), trace.causes.len(), MAX_CAUSES);
+        for (index, cause) in trace.causes.iter().enumerate() {
+            let length = cause.chars().count();
+            if length > MAX_CAUSE {
+                self.problem(
+                    format!("{path}.causes[{index}]"),
+                    format!("the cause is too long ({length} characters)"),
+                    format!("write at most {MAX_CAUSE} characters"),
+                );
+            }
+        }
+        if let Some(of) = trace.of.filter(|it| !(1..=1_000_000).contains(it)) {
+            return self.problem(
+                format!("{path}.of"),
+                format!("{of} nodes cannot have been observed"),
+                "write a number between 1 and 1000000",
+            );
+        }
         if let Some(speed) = trace.speed.filter(|it| !(0.001..=1e9).contains(it)) {
             return self.problem(
                 format!("{path}.speed"),

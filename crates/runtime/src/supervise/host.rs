@@ -439,9 +439,9 @@ impl<P: PlaceBackend> Host<'_, P> {
                 if self.links.begun {
                     self.links.observe(process, &self.nodes);
                 }
-                self.links.measure(&self.nodes, &self.membership);
-                let registered = Report::Registered { process, life };
-                [registered].into_iter().chain(self.links_measured()).collect()
+                let all_listen = self.links.measure(&self.nodes, &self.membership);
+                let measured = if all_listen { self.links_measured() } else { None };
+                [Report::Registered { process, life }].into_iter().chain(measured).collect()
             }
             ToSupervisor::Measured { to, requested, began, link } => {
                 if self.links.counts((process, to), requested, began, link) {

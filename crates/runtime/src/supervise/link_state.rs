@@ -91,12 +91,14 @@ impl LinkState {
     }
 
     /// Measures the links once all nodes listen. If a node was restarted in the meantime, requests the missing
-    /// measurements again.
-    pub(super) fn measure(&self, nodes: &Nodes, membership: &Membership) {
-        if let Some(directory) = nodes.directory_of_all(membership).filter(|_| !self.begun) {
-            nodes.send_to_all(&ToNode::Directory(directory));
-            self.measure_undone(nodes);
-        }
+    /// measurements again. Returns whether all nodes listen.
+    pub(super) fn measure(&self, nodes: &Nodes, membership: &Membership) -> bool {
+        let Some(directory) = nodes.directory_of_all(membership).filter(|_| !self.begun) else {
+            return false;
+        };
+        nodes.send_to_all(&ToNode::Directory(directory));
+        self.measure_undone(nodes);
+        true
     }
 
     /// Requests missing measurements, except for links that a fault currently affects.

@@ -102,7 +102,7 @@ impl TestDriver {
 /// Returns a fault that kills a process at `at`, counted from the start of the application.
 fn at(no: u32, at: u64, process: ProcessId) -> PlannedFault {
     let fault = Fault::crash(process);
-    PlannedFault { no: FaultNo(no), trigger: Trigger::At(Time(at)), fault }
+    PlannedFault { no: FaultNo(no), trigger: Trigger::At(Time(at)), fault, cause: None }
 }
 
 fn recorded(change: Change) -> Order {
