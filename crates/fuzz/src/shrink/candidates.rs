@@ -217,7 +217,7 @@ fn application(spec: &FederationSpec) -> Smaller {
             let all = shorter.chain(lower).chain(narrower).chain(untested);
             all.map(|it| put(ApplicationSpec::Jacobi(it))).collect()
         }
-        ApplicationSpec::Custom(_) => Vec::new(),
+        ApplicationSpec::Custom(_) | ApplicationSpec::Program(_) => Vec::new(),
         ApplicationSpec::Synthetic(synthetic) => {
             let Traffic::Exact(exact) = &synthetic.traffic else { return Vec::new() };
             let put = |exact| {
