@@ -147,7 +147,7 @@ class Bcs:
             return
         part["written"] = True
         self.act("persist", name=part["name"], head={"forced": part["forced"]}, saved=part["saved"],
-                 snapshot=part["snapshot"])
+                 savedBytes=0, snapshot=part["snapshot"])  # it contains no messages
         self.act("keep", image=part["name"])
         self.act("forget", snapshot=part["snapshot"])
 

@@ -118,7 +118,11 @@ impl Node {
             Command::Agent(arguments) => agent::run(arguments),
             Command::Probe(arguments) => probe::run(&arguments),
             Command::Shape(arguments) => shape::run(&arguments),
-            Command::Supervise(arguments) => supervise::run(&arguments),
+            Command::Supervise(arguments) => {
+                let done = supervise::run(&arguments);
+                faultline_catalog::end_all();
+                done
+            }
             Command::Key(arguments) => key::print_key(&arguments),
             Command::Token(arguments) => key::print(&arguments),
             Command::Node { arguments } => faultline_launch::node(arguments).map_err(|error| match error {

@@ -102,6 +102,8 @@ impl Visitor for Run<'_> {
         let Run { arguments, federation, text, token, ended } = self;
         let keys = key::keys(&arguments.key_file, &setup.names.processes())?;
         let out = &arguments.out;
+        // In a pod, only this volume is writable.
+        faultline_catalog::store_in(out.parent().unwrap_or(out).to_owned());
         let (place_registry, sum, change_queue) =
             (PlaceRegistry::default(), Sum::default(), ChangeQueue::default());
         let bundle = Bundle::open(out);

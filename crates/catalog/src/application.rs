@@ -1,17 +1,17 @@
 //! Translates the application's options into its configuration.
 
-use crate::{SetupError, custom};
+use crate::{SetupError, custom, program};
 use faultline_api::resource::{self, ApplicationSpec, FederationSpec, NasPattern, Receive};
 use faultline_core::Span;
 use faultline_workloads::{Config, exchange, farm, heat, nas, pingpong, salted, synthetic};
 
-/// Returns the parameters of an application that exchanges messages.
+/// Returns the parameters of an application that exchanges messages, in a run with this seed.
 ///
 /// # Errors
 ///
 /// Fails for a task-based program, and for a custom application that this program does not contain or whose parameters
 /// are invalid.
-pub(crate) fn config(spec: &FederationSpec) -> Result<Config, SetupError> {
+pub(crate) fn config(spec: &FederationSpec, seed: u64) -> Result<Config, SetupError> {
     Ok(match &spec.application {
         ApplicationSpec::Heat(it) => Config::Heat(heat::Config {
             rows: it.rows(),
@@ -68,6 +68,7 @@ pub(crate) fn config(spec: &FederationSpec) -> Result<Config, SetupError> {
                 custom::application(it, spec).ok_or_else(|| SetupError::unknown("application", it))?;
             Config::Custom(custom.map_err(|it| SetupError::unsuitable("application", it))?)
         }
+        ApplicationSpec::Program(it) => Config::Custom(program::application(it, spec, seed)),
     })
 }
 
@@ -163,7 +164,7 @@ spec:
 "
         );
         let federation = faultline_api::parse("test.yaml", text.as_bytes());
-        config(&federation.unwrap_or_else(|it| panic!("{it}: {:?}", it.errors())).spec).unwrap()
+        config(&federation.unwrap_or_else(|it| panic!("{it}: {:?}", it.errors())).spec, 1).unwrap()
     }
 
     #[test]

@@ -43,7 +43,9 @@ use defect::CodeDefect;
 pub use defect::Defect;
 pub use hosted::Hosted;
 pub use planned::{PieceTraffic, traffic_of_pieces};
-pub use program::{end_all, host_in, never_reuse, prepare_program, with_exchanged_executions};
+pub use program::{
+    end_all, host_in, never_reuse, prepare_programs, show_lines, store_in, with_exchanged_executions,
+};
 use protocol::defects;
 pub use rederive::{Rederived, rederive};
 pub use tasks::{TasksSetup, TasksVisitor, check_memory, with_tasks};
@@ -60,7 +62,7 @@ pub enum SetupError {
     /// The federation has these problems.
     #[error("the federation is not valid: {}: {}", .0[0].path, .0[0].message)]
     Federation(Vec<Problem>),
-    /// The program that is the protocol of the federation cannot be started.
+    /// A program that is the protocol or the application of the federation cannot be started.
     #[error("{}", .0.message)]
     Program(Problem),
     /// The application cannot run on these clusters.
@@ -216,7 +218,7 @@ where
         defect: Option<Defect>,
     ) -> Result<Self, SetupError> {
         let sizes: Vec<usize> = federation.spec.clusters.iter().map(|it| it.nodes as usize).collect();
-        let application = application::config(&federation.spec)?;
+        let application = application::config(&federation.spec, seed)?;
         application.validate(&sizes)?;
         let extra = P::extra_processes(&config);
         let process = NodeConfig {

@@ -32,7 +32,8 @@ pub struct Rederived {
     pub doubts: Vec<String>,
 }
 
-/// Derives the manifest of a record again, and compares it with the recorded one. Computes the expected results, which
+/// Derives the manifest of a record again, and compares it with the recorded one. Unless the application is a program,
+/// computes the expected results, which
 /// may take as long as the computations of the application; modelled time takes no real time.
 ///
 /// Derives nothing if the federation file and the recorded manifest list different clusters, or if `check_memory`
@@ -111,7 +112,11 @@ impl Visitor for Draft<'_> {
         let clusters = (0..).map(ClusterId).zip(setup.membership.clusters.iter());
         Derived {
             manifest: draft(self.federation, text, &setup, *backend, started),
-            expected: self.needs_expected.then(|| expected(&setup)).flatten(),
+            // A record is only data, so reading it starts no program.
+            expected: match self.federation.spec.application.program() {
+                Some(_) => self.recorded.expected.clone(),
+                None => self.needs_expected.then(|| expected(&setup)).flatten(),
+            },
             awaited: clusters
                 .filter(|(_, cluster)| cluster.presence == Presence::Awaited)
                 .map(|(id, cluster)| (id, cluster.processes.to_vec()))

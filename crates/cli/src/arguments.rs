@@ -154,7 +154,7 @@ pub(crate) struct RunArguments {
     /// For a run on Kubernetes, use `faultline check --strict` on its record.
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Start a program that acts as a protocol anew for each life, even in virtual time
+    /// Start a program anew for each life, even in virtual time
     #[arg(long)]
     pub(crate) fresh_programs: bool,
     #[command(flatten)]
@@ -737,11 +737,11 @@ pub(crate) struct CheckArguments {
     /// simulated runs that ended on their own and were recorded by the same version of this program
     #[arg(long)]
     pub(crate) resimulate: bool,
-    /// With `--resimulate`, start the program that was the protocol of the run
-    #[arg(long, requires = "resimulate")]
+    /// Start the programs of the run: to compute the expected results of its application again, and for `--resimulate`
+    #[arg(long)]
     pub(crate) run_programs: bool,
     /// Import and judge the events in FILE, one JSON object per line, instead of a recorded run; `-` reads standard input
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "resimulate"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "resimulate", "run_programs"])]
     pub(crate) events: Option<PathBuf>,
     /// Turn the lines of another system into facts: a built-in mapping (`generic`, `torchft`) or a file with rules
     #[arg(long, value_name = "NAME|FILE", requires = "events")]
@@ -790,16 +790,20 @@ pub(crate) struct ReportArguments {
 Examples:
   faultline run my.yaml --record --out /tmp/run
   faultline replay /tmp/run                         all nodes and their lives
-  faultline replay /tmp/run --node paris-1")]
+  faultline replay /tmp/run --node paris-1
+  faultline replay /tmp/run --node paris-1 --run-programs --lines")]
 pub(crate) struct ReplayArguments {
     /// Read the recorded run in this directory [default: the newest one in `faultline-runs`]
     pub(crate) dir: Option<PathBuf>,
     /// Replay only this node
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
-    /// Start the program that was the protocol of the run
+    /// Start the programs that were the protocol or the application of the run
     #[arg(long)]
     pub(crate) run_programs: bool,
+    /// Also print the lines that the node exchanges with its programs: `>` and each event, `<` and its reply
+    #[arg(long, requires = "node", conflicts_with = "format")]
+    pub(crate) lines: bool,
     /// Choose the output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,

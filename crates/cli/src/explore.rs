@@ -108,9 +108,9 @@ pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, CommandError
 fn subject(arguments: &ExploreArguments) -> Result<Federation, CommandError> {
     if let Some(file) = &arguments.file {
         let federation = files::read(file)?.parse()?;
-        if federation.spec.protocol.program().is_some() {
+        if federation.spec.protocol.program().is_some() || federation.spec.application.program().is_some() {
             return Err(CommandError::input(miette!(
-                help = "search with `faultline fuzz --program FILE`, or write the protocol as a Rust crate (docs/protocols.md)",
+                help = "search with `faultline fuzz`, or write the program as a Rust crate (docs/protocols.md, docs/applications.md)",
                 "a program cannot be explored, because its state cannot be copied"
             )));
         }

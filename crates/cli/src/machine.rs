@@ -62,7 +62,8 @@ impl Size {
             | ApplicationSpec::TaskGraph(_)
             | ApplicationSpec::Jacobi(_)
             | ApplicationSpec::Cloth(_)
-            | ApplicationSpec::Custom(_) => 0,
+            | ApplicationSpec::Custom(_)
+            | ApplicationSpec::Program(_) => 0,
         };
         Size { nodes: nodes as u64, state }
     }

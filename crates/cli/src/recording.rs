@@ -33,21 +33,46 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, CommandError> {
         let repeated = run.compare_with_repetition(&mut Simulator::new(&mut ()));
         repeated.map_err(|error| CommandError::path("resimulate", &dir, error, "omit `--resimulate`"))?;
     }
+    check_expected(&mut run, &dir, arguments.run_programs)?;
     let recording = LocatedRecording::new(&dir, run, strictness(arguments.strict));
     recording.print(arguments.output)?;
     Ok(recording.exit())
 }
 
-/// Fails if the protocol of a recorded run is a program, unless the user permits that the program is started: a record may
-/// come from another user.
+/// Compares the recorded expected results with those that the run's application computes, if it is a program and the user
+/// permits that it is started.
+fn check_expected(run: &mut UnjudgedRecording, dir: &Path, is_permitted: bool) -> Result<(), CommandError> {
+    let federation = faultline_api::parse("federation.yaml", run.manifest.federation.as_bytes());
+    let Ok(federation) = federation else { return Ok(()) };
+    match federation.spec.application.program() {
+        Some(_) if is_permitted => {
+            let compared = run.compare_expected();
+            compared.map_err(|error| CommandError::path("check", dir, error, "omit `--run-programs`"))
+        }
+        Some(program) if run.manifest.expected.is_some() => {
+            output::note(format_args!(
+                "the expected results are those of the record, because the application is a program, {}; \
+                 `--run-programs` computes them again",
+                program.name()
+            ));
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Fails if the protocol or the application of a recorded run is a program, unless the user permits that it is started: a
+/// record may come from another user.
 pub(crate) fn permit_program(manifest: &Manifest, is_permitted: bool) -> Result<(), CommandError> {
     let federation = faultline_api::parse("federation.yaml", manifest.federation.as_bytes());
-    match federation.ok().as_ref().and_then(|it| it.spec.protocol.program()) {
-        Some(program) if !is_permitted => Err(CommandError::input(miette!(
+    let Ok(federation) = federation else { return Ok(()) };
+    let protocol = federation.spec.protocol.program().map(|it| ("protocol", it.name()));
+    let application = || federation.spec.application.program().map(|it| ("application", it.name()));
+    match protocol.or_else(application) {
+        Some((kind, program)) if !is_permitted => Err(CommandError::input(miette!(
             help =
                 "read the program in federation.yaml, and add `--run-programs` if it may run on this machine",
-            "the protocol of this run is a program, {}, which would be started",
-            program.name()
+            "the {kind} of this run is a program, {program}, which would be started"
         ))),
         _ => Ok(()),
     }

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use faultline_api::Federation;
 use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
 use faultline_console::recording::{MORE_MEMORY, located, unusable};
 use faultline_core::process::{ActionOf, In};
@@ -41,6 +42,9 @@ pub(crate) fn replay(arguments: &ReplayArguments) -> Result<Exit, CommandError> 
     let nodes = nodes(arguments, &manifest)?;
     let federation = faultline_api::parse("federation.yaml", manifest.federation.as_bytes())
         .map_err(|rejected| CommandError::input(*rejected))?;
+    if arguments.lines {
+        show_lines(&federation)?;
+    }
     let again = ReplayVisitor { bundle: &bundle, trace: &trace, manifest: &manifest, nodes };
     let lives = with_setup(&federation, Some(manifest.seed), again).map_err(files::unfit)?;
     let lives = lives.map_err(|error| match error {
@@ -59,6 +63,22 @@ pub(crate) fn replay(arguments: &ReplayArguments) -> Result<Exit, CommandError> 
         Format::Text => output::filled(lives.iter().map(ReplayedLife::text).collect()),
     })?;
     Ok(exit)
+}
+
+/// Prints the lines that the replayed processes exchange with their programs. Each life has executions of its own, so that
+/// its lines can be fed to a program in a debugger.
+fn show_lines(federation: &Federation) -> Result<(), CommandError> {
+    let spec = &federation.spec;
+    if spec.protocol.program().is_none() && spec.application.program().is_none() {
+        return Err(CommandError::input(miette!(
+            help = "omit `--lines`",
+            "neither the protocol nor the application of this run is a program, so there are no lines"
+        )));
+    }
+    faultline_catalog::never_reuse();
+    // If the output is closed, printing the result reports it.
+    faultline_catalog::show_lines(Some(|program, line| drop(output::print(&format!("{program} {line}\n")))));
+    Ok(())
 }
 
 /// Returns the processes to replay.

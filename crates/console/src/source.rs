@@ -65,7 +65,7 @@ impl Source {
         let dir = path.parent().unwrap_or(Path::new(""));
         let names_instance = read_instance(&mut federation, dir)?;
         let names_pieces = read_pieces(&mut federation, dir)?;
-        let names_program = read_program(&mut federation, dir)?;
+        let names_program = read_programs(&mut federation, dir)?;
         let names_traces = read_traces(&mut federation, dir)?;
         if !names_instance && !names_pieces && !names_program && !names_traces {
             return Ok(self);
@@ -127,11 +127,21 @@ fn read_pieces(federation: &mut Federation, dir: &Path) -> Result<bool, CommandE
     Ok(true)
 }
 
-/// Replaces the names of a program's files with their content. Returns whether the federation names such files.
-fn read_program(federation: &mut Federation, dir: &Path) -> Result<bool, CommandError> {
-    let ProtocolSpec::Program(program) = &mut federation.spec.protocol else { return Ok(false) };
+/// Replaces the names of the programs' files with their content. Returns whether the federation names such files.
+fn read_programs(federation: &mut Federation, dir: &Path) -> Result<bool, CommandError> {
+    let spec = &mut federation.spec;
+    let of_protocol = match &mut spec.protocol {
+        ProtocolSpec::Program(program) => Some(&mut program.files),
+        _ => None,
+    };
+    let of_application = match &mut spec.application {
+        ApplicationSpec::Program(program) => Some(&mut program.files),
+        _ => None,
+    };
     let mut names_files = false;
-    for ProgramFile { file, text } in program.files.values_mut() {
+    for ProgramFile { file, text } in
+        of_protocol.into_iter().chain(of_application).flat_map(|it| it.values_mut())
+    {
         let Some(file) = file.take() else { continue };
         let read =
             read_with(&dir.join(file), "specify a file of the program, relative to the federation file")?;

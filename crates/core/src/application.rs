@@ -6,7 +6,8 @@ use core::fmt::{self, Debug};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::id::{Incarnation, ProcessId};
+use crate::claim::Breakage;
+use crate::id::{Incarnation, Life, ProcessId};
 use crate::image::Chunk;
 use crate::membership::Membership;
 use crate::message::Payload;
@@ -124,6 +125,11 @@ pub trait Application: Clone + Debug + Sized {
     /// Only ranks of a cluster that leaves ever return `true`, and each of them eventually does.
     fn has_left(&self) -> bool {
         false
+    }
+    /// Returns, once, why this rank can no longer act, if it is a user's program that broke its contract. The rank is
+    /// that of `process` in this life.
+    fn failure(&mut self, _process: ProcessId, _life: Life) -> Option<Arc<Breakage>> {
+        None
     }
 }
 

@@ -374,7 +374,7 @@ pub enum Outcome {
     OutOfMemory(Arc<MemoryUse>),
     /// The code of a process panicked.
     Panicked(Arc<Panic>),
-    /// The program that acts as the protocol of a process can no longer do so.
+    /// The program that acts as the protocol or the application of a process can no longer do so.
     Broken(Arc<Breakage>),
     /// In virtual time, processes acted without end at one instant.
     Stalled {

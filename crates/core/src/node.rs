@@ -266,6 +266,7 @@ impl<P: Protocol, A: Application> Node<P, A> {
             } else if self.state.snapshot_wanted
                 && let Some(snapshot) = self.state.take_snapshot()
             {
+                self.state.report_failure::<P>(out);
                 self.feed(Input::Snapshot(snapshot), now, out);
             } else {
                 break;
@@ -377,9 +378,19 @@ impl<A: Application> NodeState<A> {
         if !core::mem::take(&mut self.changed) {
             return;
         }
+        self.report_failure::<P>(out);
         if let Some(digest) = self.application.as_ref().and_then(Application::result) {
             let witness = self.witness();
             self.fact::<P>(FactKind::Finished, || Fact::Finished(Box::new((witness, digest))), out);
+        }
+    }
+
+    /// Ends the run if the application can no longer act.
+    #[inline]
+    fn report_failure<P: Protocol>(&mut self, out: &mut Out<Node<P, A>>) {
+        let (me, life) = (self.me, self.life);
+        if let Some(breakage) = self.application.as_mut().and_then(|it| it.failure(me, life)) {
+            self.fact::<P>(FactKind::Broke, || Fact::Claim(Box::new(Claim::Broke(breakage))), out);
         }
     }
 }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use faultline_core::{Claim, ClusterId, Fact, Image, ImageName, MessageId, Payload, ProcessId, Snapshot};
 use faultline_trace::Extent;
 
-use crate::contract::{Event, Json, Wrong};
+use crate::contract::{Event, Json, Saved, Wrong};
 use crate::payload;
 
 /// An image of a program.
-pub(crate) type ProgramImage = Arc<Image<Json, Json>>;
+pub(crate) type ProgramImage = Arc<Image<Json, Saved>>;
 
 /// What the host knows about one life of a program.
 #[derive(Debug)]

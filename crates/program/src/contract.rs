@@ -31,6 +31,14 @@ impl Json {
     }
 }
 
+/// The value that a program saves with an image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Saved {
+    pub(crate) value: Json,
+    /// The length that networks and storage charge, in bytes.
+    pub(crate) bytes: u64,
+}
+
 /// An event, as a line of JSON.
 pub(crate) struct Event(String);
 
@@ -191,6 +199,7 @@ pub(crate) struct Fields<'a> {
     pub(crate) head: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(crate) saved: Option<&'a RawValue>,
+    pub(crate) saved_bytes: Option<u64>,
     version: Option<u64>,
     #[serde(borrow)]
     pub(crate) data: Option<&'a RawValue>,

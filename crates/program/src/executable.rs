@@ -6,13 +6,14 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use faultline_core::{BreakageKind, ProcessId};
 
 use crate::contract::{Event, Hello, VERSION, Want, read};
+use crate::guard;
 use crate::pipe::{self, Failure, Pipe, is_object, quoted};
 
 /// The time in which a program must answer the first event.
@@ -20,9 +21,29 @@ const HELLO_WITHIN: Duration = Duration::from_secs(30);
 /// The maximum number of executions that a thread keeps.
 const MOST_KEPT: usize = 64;
 
+/// What a program is to a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Its protocol.
+    Protocol,
+    /// Its application.
+    Application,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Protocol => "protocol",
+            Kind::Application => "application",
+        }
+    }
+}
+
 /// A command that speaks the contract.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Executable {
+    /// What the program is.
+    pub kind: Kind,
     /// Name of the program in messages.
     pub name: Arc<str>,
     /// The command and its arguments.
@@ -59,6 +80,8 @@ pub(crate) struct Execution {
 
 /// The directory for the files of programs, in the program of a single process.
 static HOSTED: OnceLock<PathBuf> = OnceLock::new();
+/// The directory in which those of programs are created, instead of that of temporary files.
+static BASE: OnceLock<PathBuf> = OnceLock::new();
 /// The directories of programs that were started before.
 static DIRECTORIES: Mutex<Vec<(Executable, PathBuf)>> = Mutex::new(Vec::new());
 static IS_FRESH: AtomicBool = AtomicBool::new(false);
@@ -72,6 +95,11 @@ thread_local! {
 /// they end with it, their logs become part of its own, and their files are in `dir`.
 pub fn host_in(dir: PathBuf) {
     drop(HOSTED.set(dir));
+}
+
+/// Creates the directories of programs in `dir`, where that of temporary files may not be writable.
+pub fn store_in(dir: PathBuf) {
+    drop(BASE.set(dir));
 }
 
 pub(crate) fn is_hosted() -> bool {
@@ -96,8 +124,34 @@ pub fn with_exchanged_executions<T>(work: impl FnOnce() -> T) -> T {
 pub fn end_all() {
     pipe::end_all();
     for (_, dir) in DIRECTORIES.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-        let _ = fs::remove_dir_all(dir);
+        let _ = fs::remove_dir_all(&dir);
+        // The directory of all programs, once it is empty.
+        let _ = dir.parent().map(fs::remove_dir);
     }
+    guard::end();
+}
+
+/// Returns the directory that contains those of all programs of this process, and lets the guard remove it.
+fn root() -> io::Result<PathBuf> {
+    static ROOT: Mutex<Option<PathBuf>> = Mutex::new(None);
+    let mut root = ROOT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(root) = root.as_ref().filter(|it| it.exists()) {
+        return Ok(root.clone());
+    }
+    let base = BASE.get().cloned().unwrap_or_else(std::env::temp_dir);
+    let mut number = 0;
+    let dir = loop {
+        let name = format!("faultline-programs-{}-{number}", std::process::id());
+        let dir = base.join(name);
+        match fs::DirBuilder::new().mode(0o700).create(&dir) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
+            done => break done.map(|()| dir)?,
+        }
+    };
+    // A program states absolute paths in its log.
+    let dir = dir.canonicalize()?;
+    guard::start(Some(&dir));
+    Ok(root.insert(dir).clone())
 }
 
 impl Executable {
@@ -114,22 +168,13 @@ impl Executable {
 
     /// Returns the directory with the program's files, after writing them if necessary.
     fn directory(&self) -> io::Result<PathBuf> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
         let mut directories = DIRECTORIES.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, dir)) = directories.iter().find(|(it, _)| it.files == self.files) {
             return Ok(dir.clone());
         }
         let dir = match HOSTED.get() {
-            Some(dir) => dir.clone(),
-            None => loop {
-                let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-                let name = format!("faultline-program-{}-{number}", std::process::id());
-                let dir = std::env::temp_dir().join(name);
-                match fs::DirBuilder::new().mode(0o700).create(&dir) {
-                    Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                    done => break done.map(|()| dir)?,
-                }
-            },
+            Some(dir) => dir.join(self.kind.name()),
+            None => root()?.join(directories.len().to_string()),
         };
         self.write_files(&dir)?;
         // A program states absolute paths in its log.
@@ -215,7 +260,7 @@ impl Execution {
             Err(Failure { kind, what }) => {
                 let log = execution.pipe.log();
                 let help = "write one line of JSON for each line that arrives (docs/programs.md)";
-                let what = what.replace("{}", "the first event (`hello`)");
+                let what = what.replacen("{}", "the first event (`hello`)", 1);
                 Err(StartError { log, ..executable.error(kind, what, help) })
             }
         }
@@ -224,7 +269,10 @@ impl Execution {
     /// Agrees with the program on a version of the contract.
     fn greet(&mut self) -> Result<Vec<Want>, Failure> {
         let hello = Event::untimed(0, "hello").json("contract", &format!("[{VERSION}]"));
-        let hello = hello.word("kind", "protocol").word("faultline", env!("CARGO_PKG_VERSION")).line();
+        let hello = hello
+            .word("kind", self.executable.kind.name())
+            .word("faultline", env!("CARGO_PKG_VERSION"))
+            .line();
         let within = self.executable.answer_within.max(HELLO_WITHIN);
         let reply = self.pipe.exchange(&hello, Some(within))?;
         let wrong = |what: String| Failure { kind: BreakageKind::Contract, what };

@@ -1,8 +1,8 @@
-//! Programs in any language as protocols: the program reads one event per line, and replies to each with one line that
-//! lists actions. `docs/programs.md` describes this contract.
+//! Programs in any language as protocols and as applications: the program reads one event per line, and replies to each
+//! with one line that lists what to do. `docs/programs.md` describes this contract.
 //!
-//! A program is one more [`Protocol`](faultline_core::Protocol), so drivers, searches and reports treat it like any
-//! other. The content of images and snapshots stays on this side of the pipe, and only this side reports facts. A
+//! A program is one more [`Protocol`](faultline_core::Protocol) or [`Application`](faultline_core::Application), so
+//! drivers, searches and reports treat it like any other. The content of images and snapshots stays on this side of the pipe, and only this side reports facts. A
 //! program that breaks the contract cannot cause a panic: [`Claim::Broke`](faultline_core::Claim::Broke) ends the run.
 //!
 //! | module | contents |
@@ -12,17 +12,31 @@
 //! | `payload` | the content of application messages as text |
 //! | `pipe` | a running program, and the limits on time and size |
 //! | `executable` | the command, its files, and the executions that later lives reuse |
+//! | `guard` | ends programs that outlive this process |
 //! | `checks` | what a program must not ask of its host |
 //! | `protocol` | the program as a protocol |
+//! | `steps` | the steps of an application |
+//! | `application` | the program as an application: the connection to it, and where its state is |
+//! | `actor` | an application that receives messages in the order of their arrival |
 
+mod actor;
+mod application;
 mod checks;
 mod claim;
 mod contract;
 mod executable;
+mod guard;
 mod payload;
 mod pipe;
 mod protocol;
+mod steps;
 
-pub use contract::Json;
-pub use executable::{Executable, StartError, end_all, host_in, never_reuse, with_exchanged_executions};
+pub use actor::Actor;
+pub use application::{ApplicationConfig, ProgramRank};
+pub use contract::{Json, Saved};
+pub use executable::{
+    Executable, Kind, StartError, end_all, host_in, never_reuse, store_in, with_exchanged_executions,
+};
+pub use pipe::{ShowLine, show_lines};
 pub use protocol::{ProgramConfig, ProgramMessage, ProgramProtocol, ProgramStamp};
+pub use steps::Receives;

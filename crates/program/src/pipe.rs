@@ -1,5 +1,6 @@
 //! A running program: one line to its standard input, one line back from its standard output, within a time limit.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
@@ -15,9 +16,10 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpgrp};
 
 use crate::executable::{Executable, is_hosted};
+use crate::guard;
 
 /// The maximum length of a line, in bytes.
 const LONGEST_LINE: usize = 16 << 20;
@@ -30,6 +32,18 @@ const QUOTED: usize = 80;
 const SLICE: Duration = Duration::from_millis(100);
 /// The time for which an ending program may still write to its log, and for which its exit status is awaited.
 const ENDING: Duration = Duration::from_millis(500);
+
+/// Receives the name of a program and a line: `>` and an event, or `<` and its reply.
+pub type ShowLine = fn(&str, &str);
+
+thread_local! {
+    static SHOWN: Cell<Option<ShowLine>> = const { Cell::new(None) };
+}
+
+/// Passes all lines that this thread exchanges with programs to `show`, or to nothing.
+pub fn show_lines(show: Option<ShowLine>) {
+    SHOWN.set(show);
+}
 
 /// The process groups of all running programs that have one of their own.
 static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
@@ -64,6 +78,7 @@ struct Tail {
 /// A running program.
 #[derive(Debug)]
 pub(crate) struct Pipe {
+    name: Arc<str>,
     child: Child,
     input: ChildStdin,
     output: ChildStdout,
@@ -91,8 +106,16 @@ impl Pipe {
             command.process_group(0);
         }
         let mut child = command.spawn()?;
-        if !is_hosted() {
-            groups().push(Pid::from_raw(child.id().cast_signed()));
+        match is_hosted() {
+            true => {
+                guard::start(None);
+                guard::begun(getpgrp());
+            }
+            false => {
+                let group = Pid::from_raw(child.id().cast_signed());
+                groups().push(group);
+                guard::begun(group);
+            }
         }
         let piped = "standard streams are piped";
         let input = child.stdin.take().expect(piped);
@@ -101,6 +124,7 @@ impl Pipe {
         set_nonblocking(&output)?;
         set_nonblocking(&log)?;
         Ok(Pipe {
+            name: executable.name.clone(),
             child,
             input,
             output,
@@ -115,6 +139,15 @@ impl Pipe {
     /// Sends a line, and returns the line with which the program replies, without its end. `within` replaces the time
     /// limit of the program.
     pub(crate) fn exchange(&mut self, line: &str, within: Option<Duration>) -> Result<&str, Failure> {
+        let Some(show) = SHOWN.get() else { return self.exchange_line(line, within) };
+        let name = self.name.clone();
+        show(&name, &format!("> {}", line.trim_end()));
+        let reply = self.exchange_line(line, within);
+        show(&name, &format!("< {}", reply.as_ref().unwrap_or(&"(no reply)")));
+        reply
+    }
+
+    fn exchange_line(&mut self, line: &str, within: Option<Duration>) -> Result<&str, Failure> {
         self.buffer.clear();
         let within = within.unwrap_or(self.within);
         let (mut left, mut searched) = (line.as_bytes(), 0);
@@ -296,7 +329,10 @@ impl Drop for Pipe {
             false => killpg(pid, Signal::SIGKILL),
         };
         let _ = self.child.wait();
-        groups().retain(|it| *it != pid);
+        if !is_hosted() {
+            groups().retain(|it| *it != pid);
+            guard::ended(pid);
+        }
     }
 }
 

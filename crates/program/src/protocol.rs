@@ -12,9 +12,11 @@ use faultline_trace::Extent;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::checks::{Carried, Checks, payload_of};
+use crate::checks::{Carried, Checks, ProgramImage, payload_of};
 use crate::claim::claim;
-use crate::contract::{Event, Fields, Json, Reply, ReplyGauges, Want, Wrong, boot_name, read, required};
+use crate::contract::{
+    Event, Fields, Json, Reply, ReplyGauges, Saved, Want, Wrong, boot_name, read, required,
+};
 use crate::executable::{Executable, Execution, not_a_reply};
 use crate::pipe::{Failure, quoted};
 
@@ -132,7 +134,11 @@ impl Drop for ProgramProtocol {
 impl ProtocolTypes for ProgramProtocol {
     type Control = ProgramMessage;
     type Head = Json;
-    type Saved = Json;
+    type Saved = Saved;
+
+    fn saved_len(saved: &Saved) -> u64 {
+        saved.bytes
+    }
 }
 
 impl Protocol for ProgramProtocol {
@@ -313,7 +319,7 @@ impl ProgramProtocol {
             }
             Err(Failure { kind, what }) => {
                 let log = execution.pipe.log();
-                self.claim_breakage(kind, what.replace("{}", &label), log, host);
+                self.claim_breakage(kind, what.replacen("{}", &label, 1), log, host);
             }
         }
     }
@@ -462,7 +468,7 @@ impl ProgramProtocol {
     }
 
     /// Creates the image that a program describes, and makes it available.
-    fn new_image(&mut self, fields: &Fields<'_>) -> Result<Arc<Image<Json, Json>>, Wrong> {
+    fn new_image(&mut self, fields: &Fields<'_>) -> Result<ProgramImage, Wrong> {
         let name = fields.name()?;
         if name.owner != self.me {
             return Err(format!("process {} owns this image, not process {}", name.owner.0, self.me.0));
@@ -474,7 +480,10 @@ impl ProgramProtocol {
             None if name.is_part() => return Err("field `snapshot` is missing".to_owned()),
             None => nothing(),
         };
-        let (head, saved) = (Json::of(fields.head).into(), Json::of(fields.saved).into());
+        let value = Json::of(fields.saved);
+        // The host cannot tell messages from other values.
+        let bytes = fields.saved_bytes.unwrap_or(value.text().len() as u64);
+        let (head, saved) = (Json::of(fields.head).into(), Saved { value, bytes }.into());
         let image = Arc::new(Image { name, head, saved, snapshot });
         self.checks.add_image(image.clone());
         Ok(image)
@@ -509,7 +518,8 @@ impl ProgramProtocol {
 }
 
 /// Adds the content of an image to an event.
-fn content(event: Event, image: &Image<Json, Json>) -> Event {
-    let event = event.image(image.name).json("head", image.head.text()).json("saved", image.saved.text());
+fn content(event: Event, image: &Image<Json, Saved>) -> Event {
+    let event =
+        event.image(image.name).json("head", image.head.text()).json("saved", image.saved.value.text());
     event.number("bytes", image.snapshot.len())
 }

@@ -7,7 +7,7 @@ use faultline_core::fact::FactKinds;
 use faultline_core::process::To;
 use faultline_core::*;
 use faultline_program::{
-    Executable, Json, ProgramConfig, ProgramMessage, ProgramProtocol, ProgramStamp, StartError,
+    Executable, Json, Kind, ProgramConfig, ProgramMessage, ProgramProtocol, ProgramStamp, Saved, StartError,
     with_exchanged_executions,
 };
 
@@ -23,8 +23,8 @@ struct Counting {
 
 impl Machine<P> for Counting {
     fn control(&mut self, _: To, _: ProgramMessage) {}
-    fn send_image(&mut self, _: ProcessId, _: Arc<Image<Json, Json>>) {}
-    fn persist(&mut self, _: Arc<Image<Json, Json>>) {}
+    fn send_image(&mut self, _: ProcessId, _: Arc<Image<Json, Saved>>) {}
+    fn persist(&mut self, _: Arc<Image<Json, Saved>>) {}
     fn read(&mut self, _: ImageName) {}
     fn list(&mut self) {}
     fn delete(&mut self, _: ImageName) {}
@@ -52,11 +52,12 @@ impl Host<P> for Counting {
     fn release(&mut self) {}
     fn request_snapshot(&mut self) {}
     fn request_rest(&mut self) {}
-    fn restore(&mut self, _: Option<&Image<Json, Json>>, _: Incarnation) {}
+    fn restore(&mut self, _: Option<&Image<Json, Saved>>, _: Incarnation) {}
 }
 
 fn executable(bad: &str) -> Arc<Executable> {
     Arc::new(Executable {
+        kind: Kind::Protocol,
         name: "bad.py".into(),
         command: vec!["python3".into(), "bad.py".into()],
         files: vec![("bad.py".into(), include_str!("bad/bad.py").into())],
@@ -199,7 +200,7 @@ fn a_program_that_ends_or_is_silent_is_told_apart_from_one_that_was_killed() {
         assert!(breakage.what.starts_with(&what), "{bad}: {}", breakage.what);
         assert_eq!(breakage.kind, kind, "{bad}");
         assert_eq!(breakage.log.last().map_or("", |it| it), log, "{bad}");
-        assert!(breakage.log.iter().all(|it| !it.contains("/faultline-program-")), "{:?}", breakage.log);
+        assert!(breakage.log.iter().all(|it| !it.contains("/faultline-programs-")), "{:?}", breakage.log);
     }
 }
 

@@ -33,7 +33,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use faultline_api::Federation;
 use faultline_catalog::{
-    Defect, Hosted, Setup, SetupError, Visitor, manifest, prepare_program, with_setup, with_valid,
+    Defect, Hosted, Setup, SetupError, Visitor, manifest, prepare_programs, with_setup, with_valid,
 };
 use faultline_core::fault::Outcome;
 use faultline_trace::manifest::{BackendKind, Expected};
@@ -256,7 +256,7 @@ impl<'a> Session<'a> {
         visitor: V,
     ) -> Result<V::Output, SetupError> {
         check_program(self.federation, memory)?;
-        prepare_program(self.federation)?;
+        prepare_programs(self.federation)?;
         self.set_up(visitor)
     }
 

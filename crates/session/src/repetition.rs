@@ -67,6 +67,25 @@ impl UnjudgedRecording {
         self.trace.flaws.extend(differences);
         Ok(())
     }
+
+    /// Starts the program that is the application of the run, computes the results of a run without faults again, and
+    /// compares them with the recorded ones. A difference becomes a flaw of the trace, and the results are not judged.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the federation of the record cannot be set up.
+    pub fn compare_expected(&mut self) -> Result<(), RepetitionError> {
+        let Some(recorded) = &self.manifest.expected else { return Ok(()) };
+        let federation = parse("federation.yaml", self.manifest.federation.as_bytes())
+            .map_err(|it| RepetitionError::Federation(it.to_string()))?;
+        let expected = Session::new(&federation).seed(self.manifest.seed).expected()?;
+        if expected.as_ref() != Some(recorded) {
+            let text = "the program computes other expected results than those in the record".to_owned();
+            self.trace.flaws.push(Flaw { stream: None, kind: FlawKind::Contradiction(text) });
+            self.manifest.expected = None;
+        }
+        Ok(())
+    }
 }
 
 /// Returns whether a run ended for a reason outside its federation, or has no recorded end.

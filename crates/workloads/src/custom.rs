@@ -10,7 +10,8 @@ use core::any::Any;
 use core::fmt::Debug;
 
 use faultline_core::{
-    Application, Chunk, Digest, Incarnation, Job, Membership, Outbox, Payload, ProcessId, Progress, Span,
+    Application, Breakage, Chunk, Digest, Incarnation, Job, Life, Membership, Outbox, Payload, ProcessId,
+    Progress, Span,
 };
 
 /// An application with its parameters, ready to create ranks.
@@ -92,6 +93,7 @@ pub(crate) trait CustomRank: Debug + Send + Sync {
     fn result(&self) -> Option<Digest>;
     fn progress(&self) -> Progress;
     fn has_left(&self) -> bool;
+    fn failure(&mut self, process: ProcessId, life: Life) -> Option<Arc<Breakage>>;
 }
 
 impl Clone for Box<dyn CustomRank> {
@@ -139,6 +141,10 @@ where
 
     fn has_left(&self) -> bool {
         Application::has_left(self)
+    }
+
+    fn failure(&mut self, process: ProcessId, life: Life) -> Option<Arc<Breakage>> {
+        Application::failure(self, process, life)
     }
 }
 

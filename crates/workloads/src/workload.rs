@@ -8,7 +8,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Debug;
 use faultline_core::{
-    Application, Chunk, Digest, Incarnation, Membership, Outbox, Payload, ProcessId, Progress, Span,
+    Application, Breakage, Chunk, Digest, Incarnation, Life, Membership, Outbox, Payload, ProcessId,
+    Progress, Span,
 };
 
 use crate::custom::{CustomJob, CustomOutput, CustomRank};
@@ -202,6 +203,14 @@ impl Application for Workload {
             Rank::Synthetic(rank) => rank.has_left(),
             Rank::Custom(rank) => rank.has_left(),
             _ => false,
+        }
+    }
+
+    #[inline]
+    fn failure(&mut self, process: ProcessId, life: Life) -> Option<Arc<Breakage>> {
+        match &mut self.0 {
+            Rank::Custom(rank) => rank.failure(process, life),
+            _ => None,
         }
     }
 }

@@ -21,6 +21,7 @@ const BENCHES: &[(&str, &str)] = &[
     ("faultline-sim", "growth"),
     ("faultline-sim", "memory"),
     ("faultline-sim", "tasks"),
+    ("faultline-session", "programs"),
     ("faultline-failures", "traces"),
     ("faultline-runtime-tests", "latency"),
     ("faultline-runtime-tests", "commit"),

@@ -29,7 +29,31 @@ fn unread_files(spec: &FederationSpec) -> impl Iterator<Item = Problem> {
         ApplicationSpec::Qap(qap) if qap.file.is_some() => flow(&spec.application).and_then(Result::err),
         _ => None,
     };
-    program.into_iter().chain(spec.schedule.as_ref().and_then(unread)).chain(unread_traces(&spec.faults))
+    program
+        .into_iter()
+        .chain(spec.schedule.as_ref().and_then(unread))
+        .chain(unread_programs(spec))
+        .chain(unread_traces(&spec.faults))
+}
+
+/// Returns a problem for each file of a program that a federation names.
+fn unread_programs(spec: &FederationSpec) -> Vec<Problem> {
+    let protocol = spec.protocol.program().map(|it| ("protocol", it.launch()));
+    let application = spec.application.program().map(|it| ("application", it.launch()));
+    let mut problems = Vec::new();
+    for (kind, program) in protocol.into_iter().chain(application) {
+        for (name, file) in program.files {
+            let Some(file) = &file.file else { continue };
+            problems.push(Problem {
+                path: format!("spec.{kind}.program.files.{name}.file"),
+                message: format!(
+                    "`{file}` cannot be read here: only the `faultline` command reads files named in a federation"
+                ),
+                help: "copy the content into `text`, or use `faultline run FILE --backend kubernetes`".into(),
+            });
+        }
+    }
+    problems
 }
 
 /// Returns the problems with their remedies, as text.
@@ -78,7 +102,7 @@ mod tests {
     #[test]
     fn a_federation_that_names_another_file_is_refused() {
         type Change = fn(&mut FederationSpec);
-        let cases: [(&str, &str, Change); 2] = [
+        let cases: [(&str, &str, Change); 3] = [
             ("tic", "spec.application.qap.file: `tiny.dat` cannot be read here", |spec| {
                 let qap = Qap { file: Some("tiny.dat".into()), ..Qap::default() };
                 spec.application = ApplicationSpec::Qap(qap);
@@ -86,6 +110,14 @@ mod tests {
             ("cck", "spec.schedule.file: `planned.part` cannot be read here", |spec| {
                 spec.schedule = Some(Schedule { file: Some("planned.part".into()), ..Schedule::default() });
             }),
+            (
+                "quickstart",
+                "spec.application.program.files.a.py.file: `mine.py` cannot be read here",
+                |spec| {
+                    let file = r#"{ "program": { "command": ["a.py"], "files": { "a.py": { "file": "mine.py" } } } }"#;
+                    spec.application = serde_json::from_str(file).expect("it is an application");
+                },
+            ),
         ];
         for (sample, problem, name_file) in cases {
             let text = samples::sample(sample).expect("it is a sample").text;

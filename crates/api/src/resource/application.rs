@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::custom::Custom;
+use super::program::ApplicationProgram;
 use super::tasks::{Cloth, Fibonacci, Jacobi, NQueens, Qap, TaskGraph};
 use crate::quantity::{Duration, Size};
 
@@ -46,6 +47,8 @@ pub enum ApplicationSpec {
     Cloth(Cloth),
     /// An application from another crate. The program that runs the federation must contain it.
     Custom(Custom),
+    /// A program in any language.
+    Program(ApplicationProgram),
 }
 
 /// Families of applications. Each protocol supports one of them, except `none`, which supports both.
@@ -355,6 +358,15 @@ impl ApplicationSpec {
             ApplicationSpec::Jacobi(_) => "jacobi",
             ApplicationSpec::Cloth(_) => "cloth",
             ApplicationSpec::Custom(it) => &it.name,
+            ApplicationSpec::Program(it) => it.name(),
+        }
+    }
+
+    /// Returns the program, if the application is one.
+    pub fn program(&self) -> Option<&ApplicationProgram> {
+        match self {
+            ApplicationSpec::Program(program) => Some(program),
+            _ => None,
         }
     }
 
@@ -368,7 +380,8 @@ impl ApplicationSpec {
             | ApplicationSpec::PingPong(_)
             | ApplicationSpec::Farm(_)
             | ApplicationSpec::Salted(_)
-            | ApplicationSpec::Custom(_) => Family::Messages,
+            | ApplicationSpec::Custom(_)
+            | ApplicationSpec::Program(_) => Family::Messages,
             ApplicationSpec::Fibonacci(_)
             | ApplicationSpec::NQueens(_)
             | ApplicationSpec::Qap(_)
@@ -401,8 +414,8 @@ impl ApplicationSpec {
             | ApplicationSpec::TaskGraph(_)
             | ApplicationSpec::Jacobi(_)
             | ApplicationSpec::Cloth(_) => None,
-            // Only the application's crate knows the time.
-            ApplicationSpec::Custom(_) => None,
+            // Only the application's own code knows the time.
+            ApplicationSpec::Custom(_) | ApplicationSpec::Program(_) => None,
             ApplicationSpec::Synthetic(it) => match &it.traffic {
                 Traffic::Random(it) => Some(it.duration.0),
                 Traffic::Exact(it) => Some(it.duration.0),

@@ -29,7 +29,7 @@ pub use fault::*;
 pub use known::{Collection, Demand, Logs, Options, SharedOptions};
 pub use kubernetes::*;
 pub use link::*;
-pub use program::{Program, ProgramFile};
+pub use program::{ApplicationProgram, Launch, Program, ProgramFile, Receives};
 pub use protocol::*;
 pub use simulator::*;
 pub use status::*;

@@ -1,5 +1,5 @@
-//! A protocol that is a program in any language: its command, its files, and everything that a protocol from another
-//! crate declares in its code.
+//! Programs in any language: the command, its files and, for a protocol, everything that a protocol from another crate
+//! declares in its code.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
@@ -27,7 +27,7 @@ const MAX_ENTRIES: usize = 64;
 /// Maximum length of a word, in characters.
 const MAX_WORD: usize = 1024;
 
-/// A program that speaks the contract of docs/programs.md.
+/// A program that acts as the protocol, and speaks the contract of docs/programs.md.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Program {
@@ -80,6 +80,55 @@ pub struct Program {
     /// When the program removes what no recovery can need. Default `unspecified`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collection: Option<Collection>,
+}
+
+/// A program that acts as the application, and speaks the contract of docs/programs.md.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ApplicationProgram {
+    /// The command and its arguments. It runs in a directory that contains only `files`.
+    #[schemars(schema_with = "command")]
+    pub command: Vec<String>,
+    /// Files in the working directory, by relative path. Records contain them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 16))]
+    pub files: BTreeMap<String, ProgramFile>,
+    /// Parameters, which the program receives unchanged.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    #[schemars(schema_with = "any_parameters")]
+    pub parameters: Map<String, Value>,
+    /// How the program receives messages. Default `byRank`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receives: Option<Receives>,
+    /// Environment variables.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "variables")]
+    pub env: BTreeMap<String, String>,
+    /// The time in which the program must answer an event. Default 10s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_within: Option<Duration>,
+}
+
+/// How an application that is a program receives messages.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Receives {
+    /// Each receiving step names the senders, so the program sends the same messages in any order of arrival.
+    ByRank,
+    /// Messages are handed over in the order in which they arrive. Results are not compared.
+    Any,
+}
+
+/// Everything that is needed to start a program.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    /// The command and its arguments.
+    pub command: &'a [String],
+    /// Files in the working directory, by relative path.
+    pub files: &'a BTreeMap<String, ProgramFile>,
+    /// Environment variables.
+    pub env: &'a BTreeMap<String, String>,
+    answer_within: Option<Duration>,
 }
 
 /// A file of a program. Exactly one field must be set.
@@ -175,12 +224,15 @@ impl Program {
         Promise::ForcedByNews,
     ];
 
-    /// Returns the name of the program: the first word of its command that names one of its files or, if there is none,
-    /// the last part of the command's path.
+    /// Returns what is needed to start the program.
+    pub fn launch(&self) -> Launch<'_> {
+        let Program { command, files, env, answer_within, .. } = self;
+        Launch { command, files, env, answer_within: *answer_within }
+    }
+
+    /// Returns the [name](Launch::name) of the program.
     pub fn name(&self) -> &str {
-        let file = |word: &String| self.files.keys().find(|it| word.trim_start_matches("./") == *it);
-        let command = || Path::new(self.command.first()?).file_name()?.to_str();
-        self.command.iter().find_map(file).map(String::as_str).or_else(command).unwrap_or("program")
+        self.launch().name()
     }
 
     /// Returns the promises that the file states.
@@ -198,11 +250,6 @@ impl Program {
         self.demand.unwrap_or(usual)
     }
 
-    /// Returns the time in which the program must answer an event.
-    pub fn answer_within(&self) -> Span {
-        self.answer_within.map_or(ANSWER_WITHIN, |it| it.0)
-    }
-
     pub(super) fn shared_options(&self) -> SharedOptions {
         shared_options(&self.parameters)
     }
@@ -218,12 +265,81 @@ impl Program {
 
     /// Returns the first problem of the program.
     pub(crate) fn problem(&self) -> Option<ProgramProblem> {
-        self.problem_of_command().or_else(|| self.problem_of_files()).or_else(|| self.problem_of_options())
+        self.launch().problem().or_else(|| self.problem_of_options())
     }
 
-    fn problem_of_command(&self) -> Option<ProgramProblem> {
+    fn problem_of_options(&self) -> Option<ProgramProblem> {
+        if let Some(it) = self.promises.iter().find(|it| !Program::PROMISES.contains(it)) {
+            let word = serde_json::to_value(it).unwrap_or_default();
+            let help = match it {
+                Promise::Repetition => "omit it, and write `repeats: true`".to_owned(),
+                _ => "omit it: only protocols for task-based programs can promise it".to_owned(),
+            };
+            return Some(problem("promises", format!("a program cannot promise {word}"), help));
+        }
+        let repeated = |place: &usize| self.promises[..*place].contains(&self.promises[*place]);
+        if (0..self.promises.len()).any(|it| repeated(&it)) {
+            return Some(problem("promises", "a promise is repeated", "state each promise once"));
+        }
+        if self.survives == Some(0) {
+            let help = "omit `survives` if the program survives any number of failures";
+            return Some(problem("survives", "the program survives no failure", help));
+        }
+        let options = serde_json::from_value::<SharedOptions>(Value::Object(self.parameters.clone()));
+        options.err().map(|error| {
+            let help = "parameters that the built-in protocols share keep their form; rename yours if its meaning differs";
+            problem("parameters", error.to_string(), help)
+        })
+    }
+}
+
+impl ApplicationProgram {
+    /// Returns what is needed to start the program.
+    pub fn launch(&self) -> Launch<'_> {
+        let ApplicationProgram { command, files, env, answer_within, .. } = self;
+        Launch { command, files, env, answer_within: *answer_within }
+    }
+
+    /// Returns the [name](Launch::name) of the program.
+    pub fn name(&self) -> &str {
+        self.launch().name()
+    }
+
+    /// Returns [`receives`](field@ApplicationProgram::receives), or its default.
+    pub fn receives(&self) -> Receives {
+        self.receives.unwrap_or(Receives::ByRank)
+    }
+}
+
+impl<'a> Launch<'a> {
+    /// Returns the name of the program: the first word of its command that names one of its files or, if there is none,
+    /// the last part of the command's path.
+    pub fn name(self) -> &'a str {
+        let file = |word: &String| self.files.keys().find(|it| word.trim_start_matches("./") == *it);
+        let command = || Path::new(self.command.first()?).file_name()?.to_str();
+        self.command.iter().find_map(file).map(String::as_str).or_else(command).unwrap_or("program")
+    }
+
+    /// Returns the time in which the program must answer an event.
+    pub fn answer_within(self) -> Span {
+        self.answer_within.map_or(ANSWER_WITHIN, |it| it.0)
+    }
+
+    /// Returns the first problem of the command, the files, the environment or the time limit.
+    pub(crate) fn problem(self) -> Option<ProgramProblem> {
+        let problem = self.problem_of_command().or_else(|| self.problem_of_files());
+        let is_short = || self.answer_within() < SHORTEST_ANSWER;
+        problem.or_else(|| {
+            is_short().then(|| {
+                let message = format!("`answerWithin` is too short ({})", self.answer_within());
+                self::problem("answerWithin", message, "write at least 100ms: a machine may be busy")
+            })
+        })
+    }
+
+    fn problem_of_command(self) -> Option<ProgramProblem> {
         let is_usable = |it: &String| it.chars().count() <= MAX_WORD && !it.contains('\0');
-        match &self.command[..] {
+        match self.command {
             [] => Some(problem("command", "the command is empty", "write a program and its arguments")),
             [first, ..] if first.is_empty() => {
                 Some(problem("command", "the program has no name", "write a program and its arguments"))
@@ -257,12 +373,12 @@ impl Program {
         })
     }
 
-    fn problem_of_files(&self) -> Option<ProgramProblem> {
+    fn problem_of_files(self) -> Option<ProgramProblem> {
         if self.files.len() > MAX_FILE_COUNT {
             let message = format!("there are too many files ({})", self.files.len());
             return Some(problem("files", message, format!("list at most {MAX_FILE_COUNT} files")));
         }
-        for (name, ProgramFile { file, text }) in &self.files {
+        for (name, ProgramFile { file, text }) in self.files {
             let field = format!("files.{name}");
             let is_plain = |it| matches!(it, Component::Normal(_));
             if name.is_empty() || name.contains('\0') || !Path::new(name).components().all(is_plain) {
@@ -289,34 +405,6 @@ impl Program {
             let alone = self.files.iter().find(is_alone).map(|(name, _)| format!("files.{name}.text"));
             let field = alone.unwrap_or_else(|| "files".to_owned());
             problem(field, format!("the files of the program are too large ({bytes} bytes)"), help)
-        })
-    }
-
-    fn problem_of_options(&self) -> Option<ProgramProblem> {
-        if let Some(it) = self.promises.iter().find(|it| !Program::PROMISES.contains(it)) {
-            let word = serde_json::to_value(it).unwrap_or_default();
-            let help = match it {
-                Promise::Repetition => "omit it, and write `repeats: true`".to_owned(),
-                _ => "omit it: only protocols for task-based programs can promise it".to_owned(),
-            };
-            return Some(problem("promises", format!("a program cannot promise {word}"), help));
-        }
-        let repeated = |place: &usize| self.promises[..*place].contains(&self.promises[*place]);
-        if (0..self.promises.len()).any(|it| repeated(&it)) {
-            return Some(problem("promises", "a promise is repeated", "state each promise once"));
-        }
-        if self.survives == Some(0) {
-            let help = "omit `survives` if the program survives any number of failures";
-            return Some(problem("survives", "the program survives no failure", help));
-        }
-        if self.answer_within() < SHORTEST_ANSWER {
-            let message = format!("`answerWithin` is too short ({})", self.answer_within());
-            return Some(problem("answerWithin", message, "write at least 100ms: a machine may be busy"));
-        }
-        let options = serde_json::from_value::<SharedOptions>(Value::Object(self.parameters.clone()));
-        options.err().map(|error| {
-            let help = "parameters that the built-in protocols share keep their form; rename yours if its meaning differs";
-            problem("parameters", error.to_string(), help)
         })
     }
 }

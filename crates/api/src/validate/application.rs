@@ -54,6 +54,7 @@ impl Check<'_> {
             ApplicationSpec::Custom(it) => {
                 self.custom("spec.application.custom", it.problem_of_application(self.spec));
             }
+            ApplicationSpec::Program(it) => self.custom("spec.application.program", it.launch().problem()),
         }
     }
 

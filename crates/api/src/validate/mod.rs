@@ -29,7 +29,7 @@ use crate::quantity::{Duration, Loss};
 use crate::resource::{
     ANY, ApplicationSpec, Demand, Emulation, Federation, FederationSpec, Link, Links, MAX_CLUSTERS,
     MAX_NODES, MAX_NODES_ALONE, MAX_NODES_PER_CLUSTER, MAX_PAIRS, MAX_SERVERS, MIN_DETECT_AFTER,
-    ProtocolSpec, ReplicateTo,
+    ProtocolSpec, Receives, ReplicateTo,
 };
 
 /// Maximum number of problems that [`validate()`] returns.
@@ -365,6 +365,21 @@ impl<'a> Check<'a> {
                         self.spec.protocol.name()
                     ),
                     "choose a send-deterministic application, such as `heat`, or the protocol `pessimisticLogging` or `hc3i`",
+                );
+            }
+            ApplicationSpec::Program(it)
+                if it.receives() == Receives::Any && protocol.relies_on_repetition() =>
+            {
+                self.problem(
+                    "spec.application.program.receives",
+                    format!(
+                        "with `any`, the order of arrival may determine what {} sends, but `{}` requires a program that \
+                         sends the same messages in any order of arrival",
+                        it.name(),
+                        protocol.name()
+                    ),
+                    "use `byRank`, and name the senders in each receiving step, or choose the protocol \
+                     `pessimisticLogging` or `hc3i`",
                 );
             }
             _ => {}

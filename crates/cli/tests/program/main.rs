@@ -2,6 +2,7 @@
 
 mod common;
 
+mod applications;
 mod bad_input;
 mod cluster;
 mod events;

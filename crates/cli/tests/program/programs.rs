@@ -91,16 +91,24 @@ fn a_program_recovers_on_real_processes() {
 #[test]
 fn nothing_remains_of_a_run_that_is_killed() {
     let place = TestDirectory::new();
-    again(&place);
-    for name in ["KILL", "INT"] {
+    // A run that takes long enough in virtual time, and a program that ignores the end of its input.
+    place.write("again.yaml", again(&place).replace("steps: 60", "steps: 60000") + "  deadline: 1h\n");
+    let code = fs::read_to_string(place.path("again.py")).unwrap();
+    place.write("again.py", code + "import time\ntime.sleep(1000)\n");
+    fs::create_dir(place.path("tmp")).unwrap();
+    for (name, backend) in [("KILL", "local"), ("INT", "local"), ("KILL", "simulate"), ("INT", "simulate")] {
         let mut run = Command::new(env!("CARGO_BIN_EXE_faultline"));
-        run.args(["run", "again.yaml", "--out", name]).current_dir(place.dir());
+        let out = format!("{name}-{backend}");
+        run.args(["run", "again.yaml", "--backend", backend, "--out", &out]).current_dir(place.dir());
+        run.env("TMPDIR", place.path("tmp"));
         let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let programs = || place.processes().iter().filter(|it| it.contains("again.py")).count();
-        wait_until(|| programs() == 4, || format!("not all programs run: {:?}", place.processes()));
+        wait_until(|| programs() >= 4, || format!("not all programs run: {:?}", place.processes()));
         signal(&run, name);
         run.wait().unwrap();
         place.wait_until_empty();
+        let left = || fs::read_dir(place.path("tmp")).unwrap().count();
+        wait_until(|| left() == 0, || format!("{out}: temporary files remain"));
     }
 }
 

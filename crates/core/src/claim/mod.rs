@@ -166,7 +166,8 @@ pub enum Claim {
     Partition(PartitionClaim),
     /// A claim about the phases of messages in a re-execution.
     Phase(PhaseClaim),
-    /// The program that acts as the protocol of this process broke its contract, ended, or does not reply.
+    /// The program that acts as the protocol or the application of this process broke its contract, ended, or does not
+    /// reply.
     Broke(Arc<Breakage>),
 }
 

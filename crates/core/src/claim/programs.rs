@@ -1,4 +1,5 @@
-//! The claim about a user's program that acts as a protocol. The program's host makes it, not the program itself.
+//! The claim about a user's program that acts as a protocol or as an application. The program's host makes it, not the
+//! program itself.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -7,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{Life, ProcessId};
 
-/// The reason why a program can no longer act as the protocol of a process, which ends the run.
+/// The reason why a program can no longer act as the protocol or the application of a process, which ends the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Breakage {
-    /// The process whose protocol the program was.
+    /// The process to which the program belonged.
     pub process: ProcessId,
     /// The life of the process.
     pub life: Life,

@@ -1,6 +1,8 @@
 //! Collectives as stages of sends and of receives from named sources: a binomial tree for broadcasts and reductions,
 //! rounds with doubling distances for barriers, and direct messages for all-to-all.
 
+use alloc::format;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::mem::take;
@@ -51,9 +53,13 @@ impl Stage {
 
 impl Collective {
     /// Returns the next stage. `received` contains the messages for which the previous stage waited.
-    pub(super) fn stage(&mut self, place: RankInfo, received: Vec<Message>) -> Stage {
+    ///
+    /// # Errors
+    ///
+    /// Fails if another rank contributes a message that does not belong to this collective.
+    pub(super) fn stage(&mut self, place: RankInfo, received: Vec<Message>) -> Result<Stage, String> {
         let RankInfo { me, ranks } = place;
-        match self {
+        Ok(match self {
             Collective::Barrier { distance } if *distance < ranks => {
                 let (to, from) = (me + *distance, me + ranks - *distance);
                 *distance *= 2;
@@ -65,7 +71,7 @@ impl Collective {
                 let tree = Tree::new(place, *root);
                 if let (Some(parent), false) = (tree.parent, *has_begun) {
                     *has_begun = true;
-                    return Stage::wait(vec![parent]);
+                    return Ok(Stage::wait(vec![parent]));
                 }
                 let content =
                     received.into_iter().next().map_or_else(|| take(content), |it| Some(it.bytes().into()));
@@ -77,9 +83,23 @@ impl Collective {
                 let tree = Tree::new(place, *root);
                 if !*has_begun {
                     *has_begun = true;
-                    return Stage::wait(tree.children);
+                    return Ok(Stage::wait(tree.children));
                 }
-                received.iter().for_each(|it| operation.apply(part, &it.unpack::<Vec<f64>>()));
+                for it in &received {
+                    let mismatch = "takes part in a reduction, but rank";
+                    let other: Option<Vec<f64>> = it.try_unpack();
+                    let other = other.ok_or_else(|| {
+                        format!("{mismatch} {} sent it another message at this step", it.from)
+                    })?;
+                    if other.len() != part.len() {
+                        let (own, others) = (part.len(), other.len());
+                        return Err(format!(
+                            "{mismatch} {} contributes {others} numbers instead of {own}",
+                            it.from
+                        ));
+                    }
+                    operation.apply(part, &other);
+                }
                 let content = pack(part);
                 match tree.parent {
                     Some(parent) => Stage { sends: vec![(parent, content)], then: Then::Over(None) },
@@ -98,24 +118,19 @@ impl Collective {
                     let others = (1..ranks).map(|it| (me + it) % ranks);
                     let sends = others.map(|to| (to, take(&mut contents[to as usize]))).collect();
                     let from = (0..ranks).filter(|&it| it != me).collect();
-                    return Stage { sends, then: Then::Await(from) };
+                    return Ok(Stage { sends, then: Then::Await(from) });
                 }
                 let mut brought = received;
                 brought.insert(me as usize, Message::new(me, take(&mut contents[me as usize])));
                 Stage { sends: Vec::new(), then: Then::Over(Some(brought)) }
             }
-        }
+        })
     }
 }
 
 impl Operation {
-    /// Combines `other` with `part`, and stores the result in `part`.
+    /// Combines `other` with `part`, and stores the result in `part`. Both have the same length.
     fn apply(self, part: &mut [f64], other: &[f64]) {
-        assert_eq!(
-            part.len(),
-            other.len(),
-            "all ranks must contribute the same number of values to a reduction"
-        );
         for (one, &other) in part.iter_mut().zip(other) {
             *one = match self {
                 Operation::Sum => *one + other,

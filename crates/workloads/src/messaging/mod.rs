@@ -23,11 +23,12 @@ mod mailbox;
 mod performer;
 mod sequential;
 
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Debug;
 
-use faultline_core::{Digest, Payload, Progress, Span};
+use faultline_core::{Breakage, Digest, Life, Payload, ProcessId, Progress, Span};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +65,19 @@ pub trait Program: Clone + Debug + Send + Sync + 'static {
     fn bulk(&self) -> u64 {
         0
     }
+    /// Handles a collective in which the ranks contribute different kinds of messages. After this call, the program can
+    /// only halt.
+    ///
+    /// # Panics
+    ///
+    /// Panics by default.
+    fn mismatch(&self, _state: &mut Self::State, why: String) {
+        panic!("{why}")
+    }
+    /// Returns, once, why the program can no longer act; see [`Application::failure`](faultline_core::Application).
+    fn failure(&self, _process: ProcessId, _life: Life) -> Option<Arc<Breakage>> {
+        None
+    }
 }
 
 /// The number of a rank, in the order of the federation's processes, and the total number of ranks.
@@ -76,7 +90,7 @@ pub struct RankInfo {
 }
 
 /// The next action of a program.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Step {
     /// Computes for this long.
     Compute(Span),
@@ -136,6 +150,8 @@ pub enum Step {
     },
     /// Ends the rank's program.
     Finish,
+    /// Ends the rank's program without a result, because it can no longer act.
+    Halt,
 }
 
 impl Step {
@@ -176,7 +192,12 @@ impl Message {
     ///
     /// Panics if the sender packed a value of another type.
     pub fn unpack<T: DeserializeOwned>(&self) -> T {
-        postcard::from_bytes(self.bytes()).expect("sender and receiver use the same type")
+        self.try_unpack().expect("sender and receiver use the same type")
+    }
+
+    /// Decodes a value; `None` if the sender packed a value of another type.
+    pub fn try_unpack<T: DeserializeOwned>(&self) -> Option<T> {
+        postcard::from_bytes(self.bytes()).ok()
     }
 }
 

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use core::mem::replace;
 
 use faultline_core::{
-    Application, Chunk, Digest, Incarnation, Job, Membership, Outbox, Payload, ProcessId, Progress, Role,
-    Span,
+    Application, Breakage, Chunk, Digest, Incarnation, Job, Life, Membership, Outbox, Payload, ProcessId,
+    Progress, Role, Span,
 };
 use serde::{Deserialize, Serialize};
 
@@ -55,11 +55,13 @@ enum At {
     /// The rank is choosing its next step. Never part of a snapshot.
     Deciding,
     Finished,
+    /// The program can no longer act.
+    Halted,
 }
 
 /// A computation that exists only as modelled time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Computation(pub(crate) Span);
+pub struct Computation(pub Span);
 
 impl Job for Computation {
     type Output = ();
@@ -116,6 +118,7 @@ impl<P: Program> Performer<P> {
                 );
             }
             Step::Finish => self.state.at = At::Finished,
+            Step::Halt => self.state.at = At::Halted,
         }
     }
 
@@ -157,7 +160,13 @@ impl<P: Program> Performer<P> {
 
     /// Continues a collective with the messages that it waited for.
     fn continue_collective(&mut self, mut collective: Collective, received: Vec<Message>, out: &mut Outbox) {
-        let stage = collective.stage(self.place, received);
+        let stage = match collective.stage(self.place, received) {
+            Ok(stage) => stage,
+            Err(why) => {
+                self.state.at = At::Deciding;
+                return self.program.mismatch(&mut self.state.program, why);
+            }
+        };
         for (to, content) in stage.sends {
             self.send(to, content, out);
         }
@@ -218,7 +227,7 @@ impl<P: Program> Application for Performer<P> {
         match self.state.at {
             At::Start => Some(Computation(Span::ZERO)),
             At::Computing(span) | At::Polling { piece: span, .. } => Some(Computation(span)),
-            At::Waiting { .. } | At::Deciding | At::Finished => None,
+            At::Waiting { .. } | At::Deciding | At::Finished | At::Halted => None,
         }
     }
 
@@ -251,6 +260,10 @@ impl<P: Program> Application for Performer<P> {
 
     fn progress(&self) -> Progress {
         self.program.progress(&self.state.program)
+    }
+
+    fn failure(&mut self, process: ProcessId, life: Life) -> Option<Arc<Breakage>> {
+        self.program.failure(process, life)
     }
 
     fn reference(
