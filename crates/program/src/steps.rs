@@ -121,7 +121,7 @@ impl Fields<'_> {
             "reduce" => Step::Reduce {
                 root: rank(place, required("root", self.root)?)?,
                 part: required("numbers", self.numbers.clone())?,
-                operation: operation(&required("operation", self.operation.as_deref())?)?,
+                operation: operation(required("operation", self.operation.as_deref())?)?,
             },
             "allToAll" => {
                 let contents = required("contents", self.contents.as_ref())?;

@@ -102,7 +102,8 @@ fn a_state_is_saved_and_restored() {
     let config = config("", Receives::ByRank);
     let mut pair = Pair::<ByRank>::new(&config);
     let job = pair.ranks[1].next_job().unwrap();
-    pair.ranks[1].computed(job.run(), &mut pair.out);
+    job.run();
+    pair.ranks[1].computed((), &mut pair.out);
     let saved = pair.ranks[1].snapshot().unwrap();
     assert_eq!(saved[1], Chunk::Virtual(100));
     assert_eq!(pair.run(), None);
@@ -174,7 +175,8 @@ fn each_broken_rule_is_named() {
 fn a_state_that_cannot_be_saved_is_reported() {
     let mut pair = Pair::<ByRank>::new(&config("save", Receives::ByRank));
     let job = pair.ranks[1].next_job().unwrap();
-    pair.ranks[1].computed(job.run(), &mut pair.out);
+    job.run();
+    pair.ranks[1].computed((), &mut pair.out);
     assert!(pair.ranks[1].snapshot().is_some());
     let why = pair.ranks[1].failure(ProcessId(1), Life(1)).unwrap();
     assert_eq!(&*why.what, "broke the contract at event 3 (`save`): field `state` is missing");

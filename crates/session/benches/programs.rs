@@ -3,6 +3,8 @@
 //!
 //! `cargo bench -p faultline-session --bench programs`
 
+#![expect(clippy::disallowed_methods, reason = "a benchmark measures the time of this machine")]
+
 #[path = "../../../benches/common.rs"]
 mod bench;
 

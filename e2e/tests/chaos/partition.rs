@@ -22,7 +22,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
             from: "paris".into(),
             to: "rennes".into(),
             one_way: false,
-            span: "2s".parse().expect("a duration"),
+            span: Some("2s".parse().expect("a duration")),
         };
         spec.faults = vec![
             FaultSpec { at: "1s".parse().ok(), link: slower("1s"), ..FaultSpec::default() },

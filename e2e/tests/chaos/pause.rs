@@ -11,7 +11,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
                 process: None,
                 cluster: "rennes".into(),
                 node: Some(2),
-                span: span.parse().expect("a duration"),
+                span: Some(span.parse().expect("a duration")),
             })
         };
         spec.faults = vec![

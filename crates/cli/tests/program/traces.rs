@@ -166,7 +166,7 @@ fn the_failures_of_a_file_become_faults() {
     fs::create_dir(place.path("dir")).unwrap();
     place.write("dir/tiny.json", TINY);
     let trace = "file: tiny.json, nodes: fold, begin: 12h, speed: 8640";
-    place.write("dir/traced.yaml", &federation(trace, "crash: {}"));
+    place.write("dir/traced.yaml", federation(trace, "crash: {}"));
     let plan = place.faultline(["plan", "dir/traced.yaml", "--format", "json"]).assert().code(0);
     let plan: Value = serde_json::from_slice(&plan.get_output().stdout).unwrap();
     let row = |it: &Value| (it["atSeconds"].as_f64().unwrap(), it["what"].as_str().unwrap().to_owned());
@@ -184,7 +184,7 @@ fn a_trace_that_cannot_trigger_faults_is_refused_with_a_remedy() {
     place.write("systems.csv", SYSTEMS);
     place.write("open.csv", "start,end,node,cause\n10,,n1,GPU\n20,30,n2,GPU\n");
     let long: String = (0..30_000).map(|it| format!("{it},{},n{},GPU\n", it + 1, it % 7)).collect();
-    place.write("long.csv", &format!("start,end,node,cause\n{long}"));
+    place.write("long.csv", format!("start,end,node,cause\n{long}"));
     for (trace, action, problem, remedy) in [
         ("nodes: fold", "crash: {}", "the trace has neither `file` nor `data`", "write `file`"),
         ("file: tiny.json, data: x", "crash: {}", "`file` and `data` cannot be combined", "keep one"),
@@ -198,7 +198,7 @@ fn a_trace_that_cannot_trigger_faults_is_refused_with_a_remedy() {
         ("file: open.csv, nodes: fold", "pause: {}", "how long 1 of 2 faults last", "add `for`"),
         ("file: long.csv, nodes: fold", "crash: {}", "the trace is too long (0.6 MiB)", "--out cut"),
     ] {
-        place.write("traced.yaml", &federation(trace, action));
+        place.write("traced.yaml", federation(trace, action));
         let assert = place.faultline(["plan", "traced.yaml"]).assert().code(2);
         assert.stderr(contains(problem).and(contains(remedy)));
     }

@@ -218,7 +218,7 @@ fn try_mutant(
         let output = with_mutant(command)?;
         if !output.status.success() {
             let printed = String::from_utf8_lossy(&output.stdout);
-            let name = printed.lines().find_map(|it| Some(it.strip_prefix("---- ")?.split(' ').next()?));
+            let name = printed.lines().find_map(|it| it.strip_prefix("---- ")?.split(' ').next());
             return Ok(Fate::Tests(name.unwrap_or("endless, or ended abnormally").to_owned()));
         }
     }
