@@ -141,6 +141,12 @@ pub fn with_text(trace: &TraceTrigger, file: impl std::io::BufRead) -> Result<Tr
     Ok(TraceTrigger { file: None, as_format: None, system: None, data, of, ..trace.clone() })
 }
 
+/// Returns the message and the remedy of an error, with the fields of an entry instead of the options of the command
+/// `faultline traces`.
+pub fn explained(error: &ReadError) -> [String; 2] {
+    [error.to_string(), error.help.clone()].map(|it| it.replace("`--nodes`", "`of`").replace("`--", "`"))
+}
+
 /// Returns a problem for each entry that still names a file, which only the `faultline` command can read.
 pub fn unread_traces(faults: &[FaultSpec]) -> impl Iterator<Item = Problem> {
     let named = (0..).zip(faults).filter_map(|(index, it)| Some((index, it.trace.as_ref()?.file.as_ref()?)));

@@ -5,7 +5,7 @@ use std::io::{self, BufReader, ErrorKind, Read};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use faultline_api::failure_trace::with_text;
+use faultline_api::failure_trace::{explained, with_text};
 use faultline_api::flow::{pieces, with_file};
 use faultline_api::parse::Text;
 use faultline_api::resource::{ApplicationSpec, ProgramFile, ProtocolSpec, Qap};
@@ -161,8 +161,7 @@ fn read_traces(federation: &mut Federation, dir: &Path) -> Result<bool, CommandE
             "specify a failure trace, relative to the federation file; docs/failures.md lists the formats";
         let opened = File::open(&path).map_err(|error| CommandError::path("read", &path, error, help))?;
         *trace = with_text(trace, BufReader::new(opened)).map_err(|error| {
-            // The command `faultline traces` has options with the names of the fields.
-            let [message, help] = [error.to_string(), error.help].map(|it| it.replace("`--", "`"));
+            let [message, help] = explained(&error);
             CommandError::input(miette!(help = help, "{}: {message}", path.display()))
         })?;
         names_traces = true;

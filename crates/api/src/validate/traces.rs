@@ -4,7 +4,7 @@ use faultline_core::Time;
 use faultline_failures::text::duration;
 
 use super::Check;
-use crate::failure_trace::{MOST_TRACE_BYTES, chosen, hits, parsed};
+use crate::failure_trace::{MOST_TRACE_BYTES, chosen, explained, hits, parsed};
 use crate::quantity::Duration;
 use crate::resource::{MAX_CAUSE, MAX_CAUSES, NodeChoice, TraceTrigger};
 
@@ -57,7 +57,7 @@ impl Check<'_> {
         if data.len() > MOST_TRACE_BYTES {
             return self.problem(
                 format!("{path}.data"),
-                format!("the trace is too long ({:.1} MiB)", data.len() as f64 / (1 << 20) as f64),
+                format!("the trace is too long ({} KiB; at most 512 KiB)", data.len().div_ceil(1 << 10)),
                 "cut it with `faultline traces FILE --begin … --end … --out cut`, then write \
                  `file: cut/trace.csv`",
             );
@@ -65,8 +65,7 @@ impl Check<'_> {
         let all = match parsed(trace) {
             Ok(all) => all,
             Err(error) => {
-                // The command `faultline traces` has options with the names of the fields.
-                let [message, help] = [error.to_string(), error.help].map(|it| it.replace("`--", "`"));
+                let [message, help] = explained(&error);
                 return self.problem(path, message, help);
             }
         };

@@ -188,15 +188,15 @@ fn a_trace_that_cannot_trigger_faults_is_refused_with_a_remedy() {
     for (trace, action, problem, remedy) in [
         ("nodes: fold", "crash: {}", "the trace has neither `file` nor `data`", "write `file`"),
         ("file: tiny.json, data: x", "crash: {}", "`file` and `data` cannot be combined", "keep one"),
-        ("file: absent.json", "crash: {}", "absent.json", "docs/failures.md"),
+        ("file: absent.json", "crash: {}", "cannot read absent.json", "specify a failure trace"),
         ("file: systems.csv", "crash: {}", "systems", "choose one with `system`"),
         ("file: tiny.json, begin: 960h", "crash: {}", "the trace lasts 4.50 d", "write an earlier time"),
         ("file: tiny.json, causes: [Gpu]", "crash: {}", "`Gpu`", "`GPU`"),
-        ("file: open.csv", "crash: {}", "3 processes cannot stand for 2 observed nodes", "`nodes: fold`"),
-        ("file: tiny.json, of: 2", "crash: {}", "`nodes` is 2", "at least 3"),
+        ("file: open.csv", "crash: {}", "3 processes cannot stand for 2 observed nodes", "set `of`"),
+        ("file: tiny.json, of: 2", "crash: {}", "`of` is 2", "set `of` to at least 3"),
         ("file: tiny.json, speed: 0", "crash: {}", "the speed 0 is out of range", "between 0.001 and"),
         ("file: open.csv, nodes: fold", "pause: {}", "how long 1 of 2 faults last", "add `for`"),
-        ("file: long.csv, nodes: fold", "crash: {}", "the trace is too long (0.6 MiB)", "--out cut"),
+        ("file: long.csv, nodes: fold", "crash: {}", "the trace is too long (", "faultline traces FILE"),
     ] {
         place.write("traced.yaml", federation(trace, action));
         let assert = place.faultline(["plan", "traced.yaml"]).assert().code(2);
