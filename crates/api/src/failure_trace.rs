@@ -150,11 +150,8 @@ pub fn explained(error: &ReadError) -> [String; 2] {
 /// Returns a problem for each entry that still names a file, which only the `faultline` command can read.
 pub fn unread_traces(faults: &[FaultSpec]) -> impl Iterator<Item = Problem> {
     let named = (0..).zip(faults).filter_map(|(index, it)| Some((index, it.trace.as_ref()?.file.as_ref()?)));
-    named.map(|(index, file): (usize, &String)| Problem {
-        path: format!("spec.faults[{index}].trace.file"),
-        message: format!(
-            "`{file}` cannot be read here: only the `faultline` command reads files named in a federation"
-        ),
-        help: "copy the text of the file into `data`".into(),
+    named.map(|(index, file): (usize, &String)| {
+        let path = format!("spec.faults[{index}].trace.file");
+        Problem::unread(path, file, "copy the text of the file into `data`")
     })
 }

@@ -98,32 +98,20 @@ pub fn pieces(text: &str) -> Result<Vec<u32>, String> {
 /// no file.
 pub fn unread(schedule: &resource::Schedule) -> Option<Problem> {
     let file = schedule.file.as_ref()?;
-    Some(Problem {
-        path: "spec.schedule.file".into(),
-        message: format!(
-            "`{file}` cannot be read here: only the `faultline` command reads files named in a federation"
-        ),
-        help: "copy the numbers from the file into `pieces`".into(),
-    })
+    Some(Problem::unread("spec.schedule.file", file, "copy the numbers from the file into `pieces`"))
 }
 
 fn instance(qap: &resource::Qap) -> Result<Instance, Problem> {
-    let problem = |field: &str, message: String, help: String| Problem {
-        path: format!("spec.application.qap.{field}"),
-        message,
-        help,
-    };
     if let Some(file) = &qap.file {
-        return Err(problem(
-            "file",
-            format!(
-                "`{file}` cannot be read here: only the `faultline` command reads files named in a federation"
-            ),
-            "copy the text of the file into `data`".into(),
-        ));
+        let help = "copy the text of the file into `data`";
+        return Err(Problem::unread("spec.application.qap.file", file, help));
     }
     if let Some(text) = &qap.data {
-        return Instance::parse(text).map_err(|it| problem("data", it.to_string(), it.remedy()));
+        return Instance::parse(text).map_err(|error| Problem {
+            path: "spec.application.qap.data".into(),
+            message: error.to_string(),
+            help: error.remedy(),
+        });
     }
     let text = Qap::shipped(qap.instance.unwrap_or_default().name()).expect("every instance is built in");
     Ok(Instance::parse(text).expect("built-in instances are valid"))

@@ -44,13 +44,11 @@ fn unread_programs(spec: &FederationSpec) -> Vec<Problem> {
     for (kind, program) in protocol.into_iter().chain(application) {
         for (name, file) in program.files {
             let Some(file) = &file.file else { continue };
-            problems.push(Problem {
-                path: format!("spec.{kind}.program.files.{name}.file"),
-                message: format!(
-                    "`{file}` cannot be read here: only the `faultline` command reads files named in a federation"
-                ),
-                help: "copy the content into `text`, or use `faultline run FILE --backend kubernetes`".into(),
-            });
+            problems.push(Problem::unread(
+                format!("spec.{kind}.program.files.{name}.file"),
+                file,
+                "copy the content into `text`, or use `faultline run FILE --backend kubernetes`",
+            ));
         }
     }
     problems

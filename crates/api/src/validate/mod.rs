@@ -50,6 +50,16 @@ pub struct Problem {
     pub help: String,
 }
 
+impl Problem {
+    /// Creates the error for a value that names `file`, where no files are read.
+    pub fn unread(path: impl Into<String>, file: &str, help: impl Into<String>) -> Problem {
+        let message = format!(
+            "`{file}` cannot be read here: only the `faultline` command reads files named in a federation"
+        );
+        Problem { path: path.into(), message, help: help.into() }
+    }
+}
+
 /// Returns the problems with `federation`, at most [`MAX_PROBLEMS`]. If there are none, the federation can be run.
 ///
 /// Rejects everything that the schema and the CEL rules of the custom resource definition reject, so API servers admit
