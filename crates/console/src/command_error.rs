@@ -14,6 +14,8 @@ use miette::{
 use nix::errno::Errno;
 use textwrap::{WordSeparator, WordSplitter};
 
+use crate::output;
+
 /// The exit status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -144,6 +146,7 @@ pub fn explain() {
     let unbroken = |_: &_| -> Box<dyn miette::ReportHandler> {
         let options = miette::MietteHandlerOpts::new().break_words(false);
         let options = options.word_separator(WordSeparator::AsciiSpace);
+        let options = if output::is_dumb(&io::stderr()) { options.color(false) } else { options };
         Box::new(Explaining(options.word_splitter(WordSplitter::NoHyphenation).build()))
     };
     miette::set_hook(Box::new(unbroken)).expect("the hook is set only here");

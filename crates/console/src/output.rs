@@ -93,9 +93,15 @@ pub fn note(text: impl Display) {
 }
 
 /// Returns whether to print colours to standard output: only to a terminal that supports them, unless environment
-/// variables such as `CLICOLOR_FORCE` override this.
+/// variables such as `CLICOLOR_FORCE` override this. No variable makes a dumb terminal understand them.
 pub fn colours() -> bool {
-    anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
+    let stdout = io::stdout();
+    !is_dumb(&stdout) && anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never
+}
+
+/// Returns whether the stream is a terminal that does not understand escape sequences.
+pub(crate) fn is_dumb(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && !supports_escapes(stream)
 }
 
 /// Returns whether escape sequences may be written to a stream: only to a terminal that understands them.
