@@ -1,37 +1,33 @@
 //! The known defects of all protocols, by name. Builds with debug assertions can enable them.
 //!
 //! Two protocols may share a rule, and therefore a defect of the same name. A prefix, such as `hydee-`, distinguishes
-//! them. Full logging, the composite of protocol and application, and the supervisor have only mutations.
+//! them.
 
 use std::fmt;
 use std::str::FromStr;
 
-use faultline_core::node as composite;
 use faultline_protocols::{
-    cck, chandy_lamport, coordinated, full_logging, hc3i, hydee, independent, pessimistic_logging, satin,
-    spbc, theft,
+    cck, chandy_lamport, coordinated, hc3i, hydee, independent, pessimistic_logging, satin, spbc, theft,
 };
-use faultline_supervisor as supervisor;
 use serde::Serialize;
 
-/// Declares the defects of each module and the protocols that run the module. For each protocol that has defects of its
-/// own: its variant, its name in the resource, the prefix of its defects, and its known defects.
+/// Declares the defects of each module. For each protocol that has defects of its own: its variant, its name in the resource, the prefix of its defects, and its known defects.
 macro_rules! defects {
     ($(
-        $code:ident($module:ident) run by $run_by:expr => {
+        $code:ident($module:ident) => {
             $(#[$first_doc:meta])*
             $first:ident $first_protocol:literal $first_prefix:literal $first_all:expr;
             $($(#[$doc:meta])* $variant:ident $protocol:literal $prefix:literal $all:expr;)*
         }
     )*) => {
-        /// A known defect, or a mutation, by the code that contains it. Several protocols may share this code.
+        /// A known defect, by the code that contains it. Several protocols may share this code.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[expect(missing_docs, reason = "each is named after its code")]
         pub enum CodeDefect {
             $($code($module::Defect),)*
         }
 
-        /// A known defect, or a mutation.
+        /// A known defect.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Defect {
             $(
@@ -48,14 +44,6 @@ macro_rules! defects {
                     all.extend($first_all.iter().copied().map(Defect::$first));
                     $(all.extend($all.iter().copied().map(Defect::$variant));)*
                 )*
-                all.into_iter()
-            }
-
-            /// Iterates over all mutations, without duplicates. A mutation of code that several protocols share belongs
-            /// to the first of them.
-            pub fn mutations() -> impl Iterator<Item = Defect> {
-                let mut all = Vec::new();
-                $(all.extend($module::Defect::MUTATIONS.iter().copied().map(Defect::$first));)*
                 all.into_iter()
             }
 
@@ -86,14 +74,6 @@ macro_rules! defects {
                     $(Defect::$first(it) $(| Defect::$variant(it))* => CodeDefect::$code(it),)*
                 }
             }
-
-            /// Returns the protocols that run the code with the defect, by their names in the resource. Those that
-            /// exercise most of it come first.
-            pub fn run_by(self) -> &'static [&'static str] {
-                match self.in_code() {
-                    $(CodeDefect::$code(_) => &$run_by,)*
-                }
-            }
         }
 
         impl fmt::Display for CodeDefect {
@@ -107,62 +87,50 @@ macro_rules! defects {
 }
 
 defects! {
-    Hc3i(hc3i) run by ["hc3i"] => {
+    Hc3i(hc3i) => {
         /// A defect of HC3I.
         Hc3i "hc3i" "" hc3i::Defect::ALL;
     }
-    Hydee(hydee) run by ["hydee"] => {
+    Hydee(hydee) => {
         /// A defect of HydEE.
         Hydee "hydee" "hydee-" hydee::Defect::ALL;
     }
-    Spbc(spbc) run by ["spbc"] => {
+    Spbc(spbc) => {
         /// A defect of SPBC.
         Spbc "spbc" "spbc-" spbc::Defect::ALL;
     }
-    FullLogging(full_logging) run by ["fullLogging"] => {
-        /// A defect of full logging.
-        FullLogging "fullLogging" "full-logging-" full_logging::Defect::ALL;
-    }
-    Pessimistic(pessimistic_logging) run by ["pessimisticLogging"] => {
+    Pessimistic(pessimistic_logging) => {
         /// A defect of pessimistic logging.
         Pessimistic "pessimisticLogging" "pessimistic-" pessimistic_logging::Defect::ALL;
     }
-    Independent(independent) run by ["independent"] => {
+    Independent(independent) => {
         /// A defect of independent checkpoints.
         Independent "independent" "independent-" independent::Defect::ALL;
     }
-    ChandyLamport(chandy_lamport) run by ["chandyLamport"] => {
+    ChandyLamport(chandy_lamport) => {
         /// A defect of Chandy and Lamport's snapshot.
         ChandyLamport "chandyLamport" "chandy-lamport-" chandy_lamport::Defect::ALL;
     }
-    Coordinated(coordinated) run by ["coordinated", "hierarchicalCoordinated"] => {
+    Coordinated(coordinated) => {
         /// A defect of coordinated checkpoints.
         Coordinated "coordinated" "coordinated-" coordinated::DEFECTS;
         /// A defect of hierarchical coordinated checkpoints, which share most rules with coordinated checkpoints
         /// without leaders.
         Hierarchical "hierarchicalCoordinated" "hierarchical-" coordinated::DEFECTS_OF_LEADERS;
     }
-    Theft(theft) run by ["tic", "sel"] => {
+    Theft(theft) => {
         /// A defect of TIC.
         Tic "tic" "tic-" theft::Defect::ALL.iter().copied().filter(|it| !it.is_of_logs()).collect::<Vec<_>>();
         /// A defect of SEL, which shares most rules with TIC.
         Sel "sel" "sel-" theft::Defect::ALL;
     }
-    Satin(satin) run by ["satin"] => {
+    Satin(satin) => {
         /// A defect of Satin.
         Satin "satin" "satin-" satin::Defect::ALL;
     }
-    Cck(cck) run by ["cck"] => {
+    Cck(cck) => {
         /// A defect of CCK.
         Cck "cck" "cck-" cck::Defect::ALL;
-    }
-    Composite(composite) run by ["hc3i", "hydee"] => {
-        /// A defect of the composite, under any protocol.
-        Composite "hc3i" "composite-" composite::Defect::ALL;
-    }
-    Supervisor(supervisor) run by ["hc3i", "hydee", "tic", "satin"] => {
-        /// A defect of the supervisor, under any protocol.
-        Supervisor "hc3i" "supervisor-" supervisor::Defect::ALL;
     }
 }
 
@@ -175,24 +143,6 @@ pub struct UnknownDefect(pub String);
 pub const AVAILABLE: bool = cfg!(debug_assertions);
 
 impl Defect {
-    /// Returns the composite's defects to enable for `defect`.
-    pub(crate) fn of_composite(defect: Option<Defect>) -> composite::Defects {
-        match defect.map(Defect::in_code) {
-            #[cfg(debug_assertions)]
-            Some(CodeDefect::Composite(rule)) => composite::Defects::only(rule),
-            _ => composite::Defects::default(),
-        }
-    }
-
-    /// Returns the supervisor defects that `defect` enables.
-    pub(crate) fn of_supervisor(defect: Option<Defect>) -> supervisor::Defects {
-        match defect.map(Defect::in_code) {
-            #[cfg(debug_assertions)]
-            Some(CodeDefect::Supervisor(rule)) => supervisor::Defects::only(rule),
-            _ => supervisor::Defects::default(),
-        }
-    }
-
     /// Iterates over the known defects of a protocol.
     pub fn of(protocol: &str) -> impl Iterator<Item = Defect> {
         Defect::all().filter(move |it| it.protocol() == protocol)
@@ -216,10 +166,7 @@ impl FromStr for Defect {
     type Err = UnknownDefect;
 
     fn from_str(name: &str) -> Result<Defect, UnknownDefect> {
-        Defect::all()
-            .chain(Defect::mutations())
-            .find(|it| it.to_string() == name)
-            .ok_or_else(|| UnknownDefect(name.to_owned()))
+        Defect::all().find(|it| it.to_string() == name).ok_or_else(|| UnknownDefect(name.to_owned()))
     }
 }
 
@@ -229,7 +176,7 @@ mod tests {
 
     #[test]
     fn names_are_parsed_as_printed() {
-        for defect in Defect::all().chain(Defect::mutations()) {
+        for defect in Defect::all() {
             assert_eq!(defect.to_string().parse(), Ok(defect));
         }
         assert_eq!(Defect::Hc3i(hc3i::Defect::NoDrain).to_string(), "no-drain");

@@ -182,9 +182,9 @@ pub struct Setup<N: Process> {
 impl<P: Protocol, A: Application> MessagesSetup<P, A> {
     /// Returns the same setup with another application, which may be one that no file can describe.
     pub fn hosting<B: Application>(self, application: B::Config) -> MessagesSetup<P, B> {
-        let (protocol, defects) = (self.process.protocol.clone(), self.process.defects);
+        let protocol = self.process.protocol.clone();
         Setup {
-            process: Arc::new(NodeConfig { protocol, application: Arc::new(application), defects }),
+            process: Arc::new(NodeConfig { protocol, application: Arc::new(application) }),
             membership: self.membership,
             names: self.names,
             links: self.links,
@@ -208,27 +208,12 @@ where
     ///
     /// Fails if the federation cannot be set up.
     pub fn of_own(federation: &Federation, seed: u64, config: P::Config) -> Result<Self, SetupError> {
-        Setup::of_messages(federation, seed, config, None)
-    }
-
-    fn of_messages(
-        federation: &Federation,
-        seed: u64,
-        config: P::Config,
-        defect: Option<Defect>,
-    ) -> Result<Self, SetupError> {
         let sizes: Vec<usize> = federation.spec.clusters.iter().map(|it| it.nodes as usize).collect();
         let application = application::config(&federation.spec, seed)?;
         application.validate(&sizes)?;
         let extra = P::extra_processes(&config);
-        let process = NodeConfig {
-            protocol: Arc::new(config),
-            application: Arc::new(application),
-            defects: Defect::of_composite(defect),
-        };
-        let mut setup = Setup::new(federation, seed, &extra, process);
-        setup.supervisor.defects = Defect::of_supervisor(defect);
-        Ok(setup)
+        let process = NodeConfig { protocol: Arc::new(config), application: Arc::new(application) };
+        Ok(Setup::new(federation, seed, &extra, process))
     }
 }
 
@@ -280,7 +265,6 @@ impl<N: Hosted> Setup<N> {
                 least_work_left_percent: simulator
                     .least_work_left
                     .map_or_else(|| least_work_left(spec), |it| it.min(100) as u8),
-                defects: Default::default(),
             },
             process: Arc::new(process),
             names,
@@ -390,39 +374,39 @@ pub fn with_valid_messages<V: MessagesVisitor>(
     macro_rules! visit {
         ($protocol:ty, $config:expr) => {{
             let config = $config;
-            visitor.visit(MessagesSetup::<$protocol>::of_messages(federation, seed, config, defect)?)
+            visitor.visit(MessagesSetup::<$protocol>::of_own(federation, seed, config)?)
         }};
     }
     Ok(match &spec.protocol {
         ProtocolSpec::Hc3i(_) => visit!(hc3i::Hc3i, protocol::hc3i(spec, defect)?),
         ProtocolSpec::Hydee(_) => {
-            visit!(hydee::Hydee, protocol::logging(spec, defects!(messages, defect, hydee, Hydee)))
+            visit!(hydee::Hydee, protocol::logging(spec, defects!(defect, hydee, Hydee)))
         }
-        ProtocolSpec::FullLogging(_) => visit!(
-            full_logging::FullLogging,
-            protocol::logging(spec, defects!(messages, defect, full_logging, FullLogging))
-        ),
+        ProtocolSpec::FullLogging(_) => {
+            protocol::without_defects(defect)?;
+            visit!(full_logging::FullLogging, protocol::logging(spec, ()))
+        }
         ProtocolSpec::Spbc(_) => {
-            visit!(spbc::Spbc, protocol::logging(spec, defects!(messages, defect, spbc, Spbc)))
+            visit!(spbc::Spbc, protocol::logging(spec, defects!(defect, spbc, Spbc)))
         }
         ProtocolSpec::PessimisticLogging(_) => visit!(
             pessimistic_logging::PessimisticLogging,
-            protocol::logging(spec, defects!(messages, defect, pessimistic_logging, Pessimistic))
+            protocol::logging(spec, defects!(defect, pessimistic_logging, Pessimistic))
         ),
         ProtocolSpec::Independent(_) => {
             visit!(independent::Independent, protocol::independent(spec, defect)?)
         }
         ProtocolSpec::Coordinated(_) => {
-            let options = protocol::options(spec, defects!(messages, defect, coordinated, Coordinated));
+            let options = protocol::options(spec, defects!(defect, coordinated, Coordinated));
             visit!(Coordinated, coordinated::Config { options, coordination: Coordination::Direct })
         }
         ProtocolSpec::HierarchicalCoordinated(_) => {
-            let options = protocol::options(spec, defects!(messages, defect, coordinated, Coordinated));
+            let options = protocol::options(spec, defects!(defect, coordinated, Coordinated));
             visit!(Coordinated, coordinated::Config { options, coordination: Coordination::Hierarchical })
         }
         ProtocolSpec::ChandyLamport(_) => visit!(
             chandy_lamport::ChandyLamport,
-            protocol::options(spec, defects!(messages, defect, chandy_lamport, ChandyLamport))
+            protocol::options(spec, defects!(defect, chandy_lamport, ChandyLamport))
         ),
         ProtocolSpec::None(_) => {
             protocol::without_defects(defect)?;

@@ -56,11 +56,11 @@ pub(crate) fn with_valid_plan<V: Visitor>(
     Ok(match &spec.protocol {
         ProtocolSpec::Cck(options) => {
             let config = protocol::cck(spec, options, defect)?;
-            visitor.visit(setup::<Cck>(federation, seed, config, defect)?)
+            visitor.visit(setup::<Cck>(federation, seed, config)?)
         }
         ProtocolSpec::None(_) => {
             protocol::without_defects(defect)?;
-            visitor.visit(setup::<NoProtocol>(federation, seed, (), None)?)
+            visitor.visit(setup::<NoProtocol>(federation, seed, ())?)
         }
         _ => return Err(SetupError::Stolen),
     })
@@ -70,7 +70,6 @@ fn setup<P>(
     federation: &Federation,
     seed: u64,
     config: P::Config,
-    defect: Option<Defect>,
 ) -> Result<Setup<Partition<P, Flow>>, SetupError>
 where
     P: PartitionProtocol<Config: Send + Sync> + Send + 'static,
@@ -98,7 +97,5 @@ where
         speeds: of_each_rank(spec, ClusterSpec::speed),
         cores: of_each_rank(spec, ClusterSpec::cores),
     };
-    let mut setup = Setup::new(federation, seed, &extra, process);
-    setup.supervisor.defects = Defect::of_supervisor(defect);
-    Ok(setup)
+    Ok(Setup::new(federation, seed, &extra, process))
 }

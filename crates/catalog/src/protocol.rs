@@ -13,21 +13,12 @@ use crate::defect::{AVAILABLE, CodeDefect};
 use crate::tasks::NEVER;
 use crate::{Defect, SetupError};
 
-/// Evaluates to the protocol's defects with `$defect` enabled. If the protocol does not have that defect,
-/// returns an error from the enclosing function. Defects of the supervisor and of the composite are enabled
-/// elsewhere. The composite exists only if processes exchange messages.
+/// Evaluates to the protocol's defects with `$defect` enabled. If the protocol does not have that defect, returns an error
+/// from the enclosing function.
 macro_rules! defects {
-    (messages, $defect:expr, $protocol:ident, $code:ident) => {
-        $crate::protocol::defects!(
-            @ $defect, $protocol, $code, None | Some((_, CodeDefect::Composite(_) | CodeDefect::Supervisor(_)))
-        )
-    };
-    (tasks, $defect:expr, $protocol:ident, $code:ident) => {
-        $crate::protocol::defects!(@ $defect, $protocol, $code, None | Some((_, CodeDefect::Supervisor(_))))
-    };
-    (@ $defect:expr, $protocol:ident, $code:ident, $none:pat) => {
+    ($defect:expr, $protocol:ident, $code:ident) => {
         match $defect.map(|it| (it, it.in_code())) {
-            $none => $protocol::Defects::default(),
+            None => $protocol::Defects::default(),
             #[cfg(debug_assertions)]
             Some((_, CodeDefect::$code(it))) => $protocol::Defects::only(it),
             Some((defect, _)) => return Err($crate::protocol::not_applicable(defect)),
@@ -64,7 +55,7 @@ pub(crate) fn hc3i(spec: &FederationSpec, defect: Option<Defect>) -> Result<Conf
             _ => Forcing::News,
         },
         retry_every: retry_every(spec),
-        defects: defects!(messages, defect, hc3i, Hc3i),
+        defects: defects!(defect, hc3i, Hc3i),
     })
 }
 
@@ -79,7 +70,7 @@ pub(crate) fn independent(
         collect_every: checkpointing.collect_every,
         placement: placement(checkpointing),
         retry_every: retry_every(spec),
-        defects: defects!(messages, defect, independent, Independent),
+        defects: defects!(defect, independent, Independent),
     })
 }
 
@@ -132,7 +123,7 @@ pub(crate) fn theft(
         before_asking: cp0 == resource::Cp0::Each,
         replicas: checkpointing.replicas as u16,
         replicate_to: replicate_to(checkpointing.replicate_to),
-        defects: defects!(tasks, defect, theft, Theft),
+        defects: defects!(defect, theft, Theft),
     })
 }
 
@@ -143,7 +134,7 @@ pub(crate) fn without_defects(defect: Option<Defect>) -> Result<(), SetupError> 
 
 /// Returns the parameters of Satin, which has no options other than the enabled defect.
 pub(crate) fn satin(defect: Option<Defect>) -> Result<satin::Config, SetupError> {
-    let defects = defects!(tasks, defect, satin, Satin);
+    let defects = defects!(defect, satin, Satin);
     Ok(satin::Config { defects })
 }
 
@@ -167,7 +158,7 @@ pub(crate) fn cck(
             from_memory: options.from_memory.unwrap_or(false),
             spread: options.spread.unwrap_or(false),
         },
-        defects: defects!(tasks, defect, cck, Cck),
+        defects: defects!(defect, cck, Cck),
     })
 }
 

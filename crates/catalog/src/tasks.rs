@@ -51,12 +51,7 @@ impl<P> TasksSetup<P>
 where
     P: TaskProtocol<Config: Send + Sync> + Send + 'static,
 {
-    fn of_tasks(
-        federation: &Federation,
-        seed: u64,
-        config: P::Config,
-        defect: Option<Defect>,
-    ) -> Result<Self, SetupError> {
+    fn of_tasks(federation: &Federation, seed: u64, config: P::Config) -> Result<Self, SetupError> {
         let spec = &federation.spec;
         let program = program(spec)?;
         let extra = P::extra_processes(&config);
@@ -71,9 +66,7 @@ where
             speeds: of_each_rank(spec, resource::ClusterSpec::speed),
             cores: of_each_rank(spec, resource::ClusterSpec::cores),
         };
-        let mut setup = Setup::new(federation, seed, &extra, place);
-        setup.supervisor.defects = Defect::of_supervisor(defect);
-        Ok(setup)
+        Ok(Setup::new(federation, seed, &extra, place))
     }
 }
 
@@ -145,19 +138,19 @@ pub(crate) fn with_valid_tasks<V: TasksVisitor>(
     Ok(match &spec.protocol {
         ProtocolSpec::Tic(_) => {
             let config = protocol::theft(spec, theft::StableState::Graph, defect)?;
-            visitor.visit(TasksSetup::<theft::TaskRecovery>::of_tasks(federation, seed, config, defect)?)
+            visitor.visit(TasksSetup::<theft::TaskRecovery>::of_tasks(federation, seed, config)?)
         }
         ProtocolSpec::Sel(_) => {
             let config = protocol::theft(spec, theft::StableState::Events, defect)?;
-            visitor.visit(TasksSetup::<theft::TaskRecovery>::of_tasks(federation, seed, config, defect)?)
+            visitor.visit(TasksSetup::<theft::TaskRecovery>::of_tasks(federation, seed, config)?)
         }
         ProtocolSpec::Satin(_) => {
             let config = protocol::satin(defect)?;
-            visitor.visit(TasksSetup::<Satin>::of_tasks(federation, seed, config, defect)?)
+            visitor.visit(TasksSetup::<Satin>::of_tasks(federation, seed, config)?)
         }
         ProtocolSpec::None(_) => {
             protocol::without_defects(defect)?;
-            visitor.visit(TasksSetup::<NoProtocol>::of_tasks(federation, seed, (), None)?)
+            visitor.visit(TasksSetup::<NoProtocol>::of_tasks(federation, seed, ())?)
         }
         _ => return Err(SetupError::Tasks),
     })

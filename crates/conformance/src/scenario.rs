@@ -72,7 +72,6 @@ impl Scenario {
                 leaves: Vec::new(),
                 is_planned: false,
                 least_work_left_percent: 0,
-                defects: Default::default(),
             },
             seed: 1,
         };

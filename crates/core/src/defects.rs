@@ -1,29 +1,22 @@
-//! Switches for deliberate mistakes. Each protocol has its own list, as do the composite and the supervisor. A list
-//! consists of known defects, each of which breaks one rule (by applying it as printed in a paper, or by omitting it),
-//! and mutations, which are small mistakes in the code.
+//! Switches for known defects. Each protocol has its own list. Each defect breaks one rule, by applying it as printed in
+//! a paper, or by omitting it.
 
-/// Declares `Defect`, which lists the known defects and the mutations of a piece of code, and `Defects`, a set of
-/// enabled ones. The set is always empty in builds without debug assertions, such as release builds.
+/// Declares `Defect`, which lists the known defects of a protocol, and `Defects`, a set of enabled ones. The set is always empty in builds without debug assertions, such as release builds.
 #[macro_export]
 macro_rules! defects {
     (
         $($(#[$doc:meta])* $name:ident,)*
-        $(; mutations $($(#[$mutation_doc:meta])* $mutation:ident,)*)?
     ) => {
-        /// A deliberate mistake: a rule as printed in the paper, an omitted rule, or a mutation. Each defect violates a
-        /// property, and the checker must detect the violation.
+        /// A rule as printed in the paper, or an omitted rule. Each defect violates a property, and the checker must detect the violation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Defect {
             $($(#[$doc])* $name,)*
-            $($($(#[$mutation_doc])* $mutation,)*)?
         }
 
         impl Defect {
             /// All known defects.
             pub const ALL: &[Defect] = &[$(Defect::$name,)*];
-            /// All mutations.
-            pub const MUTATIONS: &[Defect] = &[$($(Defect::$mutation,)*)?];
         }
 
         /// A set of enabled defects. Always empty in builds without debug assertions.

@@ -28,36 +28,6 @@ pub struct NodeConfig<P: Protocol, A: Application> {
     pub protocol: Arc<P::Config>,
     /// Parameters of the application.
     pub application: Arc<A::Config>,
-    /// Enabled mutations of the composite, for tests.
-    pub defects: Defects,
-}
-
-crate::defects! {
-    ; mutations
-    /// A restore does not restore the numbers of the next messages.
-    NumbersNotRestored,
-    /// A restore does not restore the witness.
-    WitnessNotRestored,
-    /// A restore does not cancel the job in progress.
-    JobNotCancelled,
-    /// A restore keeps sends that have not yet been passed to the protocol.
-    UnseenNotCleared,
-    /// Messages carry incarnation 0, whatever was restored.
-    IncarnationIgnored,
-    /// A restore ignores the image, and resets the application to its initial state.
-    ImageIgnored,
-    /// The application continues while it is held.
-    NotHeld,
-    /// The application continues while its snapshot is outstanding.
-    NotHeldForSnapshot,
-    /// A snapshot does not contain the numbers of the next messages.
-    SnapshotWithoutNumbers,
-    /// A delivery is not added to the witness.
-    DeliveryUnwitnessed,
-    /// After a restore, the result is not reported again until the state changes.
-    ResultNotRepeated,
-    /// After a restore, the protocol is not told again that the application has left.
-    DepartureNotRepeated,
 }
 
 /// One process: a protocol around an application.
@@ -103,7 +73,6 @@ struct NodeState<A: Application> {
     /// Next message number per receiver.
     channels: Counters,
     next_job: JobNo,
-    defects: Defects,
 }
 
 /// One action of the application.
@@ -151,7 +120,6 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
             job: None,
             changed: false,
             left: false,
-            defects: config.defects,
         };
         let config = config.protocol.clone();
         let start = LifeStart { me, life, boot, membership, config, record, seed, facts };
@@ -355,14 +323,13 @@ impl<A: Application> NodeState<A> {
     fn take_snapshot(&mut self) -> Option<Snapshot> {
         let application = self.application.as_ref().expect("only ranks are checkpointed").snapshot()?;
         self.snapshot_wanted = false;
-        let count = if self.defects.has(Defect::SnapshotWithoutNumbers) { 0 } else { usize::MAX };
-        let channels = self.channels.iter().take(count).collect();
+        let channels = self.channels.iter().collect();
         Some(Snapshot { witness: self.witness(), channels, application })
     }
 
     #[inline]
     fn compute<P: Protocol>(&mut self, out: &mut Out<Node<P, A>>) {
-        if (self.held && !self.defects.has(Defect::NotHeld)) || self.job.is_some() {
+        if self.held || self.job.is_some() {
             return;
         }
         if let Some(job) = self.application.as_mut().and_then(Application::next_job) {
@@ -429,9 +396,7 @@ impl<P: Protocol, A: Application> Host<P> for NodeHost<'_, P, A> {
 
     fn deliver(&mut self, id: MessageId, payload: Payload) {
         assert!(!self.state.held, "{} delivered while the application is held", id);
-        if !self.state.defects.has(Defect::DeliveryUnwitnessed) {
-            self.state.delivered = self.state.delivered.wrapping_add(id.mix());
-        }
+        self.state.delivered = self.state.delivered.wrapping_add(id.mix());
         self.fact(FactKind::Delivered, || Fact::Delivered(id));
         self.state.run::<P>(self.out, |application, outbox| application.deliver(id.from, payload, outbox));
     }
@@ -457,7 +422,7 @@ impl<P: Protocol, A: Application> Host<P> for NodeHost<'_, P, A> {
     }
 
     fn request_snapshot(&mut self) {
-        self.state.held = !self.state.defects.has(Defect::NotHeldForSnapshot);
+        self.state.held = true;
         self.state.snapshot_wanted = true;
     }
 
@@ -471,28 +436,17 @@ impl<P: Protocol, A: Application> Host<P> for NodeHost<'_, P, A> {
         state.stopped = false;
         state.snapshot_wanted = false;
         state.rest_wanted = false;
-        let defects = state.defects;
-        if !defects.has(Defect::JobNotCancelled) {
-            state.job = None;
-        }
-        if !defects.has(Defect::UnseenNotCleared) {
-            state.unseen.clear();
-        }
-        let keeps_incarnation = state.repeats || defects.has(Defect::IncarnationIgnored);
-        state.incarnation = if keeps_incarnation { Incarnation(0) } else { incarnation };
-        state.changed = !defects.has(Defect::ResultNotRepeated);
-        state.left &= defects.has(Defect::DepartureNotRepeated);
+        state.job = None;
+        state.unseen.clear();
+        state.incarnation = if state.repeats { Incarnation(0) } else { incarnation };
+        state.changed = true;
+        state.left = false;
         let snapshot = from.map(|image| &image.snapshot);
         let application = state.application.as_mut().expect("only ranks are restored");
-        let restored = snapshot.filter(|_| !defects.has(Defect::ImageIgnored));
-        application.restore(restored.map(|it| &*it.application), incarnation);
-        if !defects.has(Defect::NumbersNotRestored) {
-            state.channels = snapshot.iter().flat_map(|it| it.channels.iter().copied()).collect();
-        }
+        application.restore(snapshot.map(|it| &*it.application), incarnation);
+        state.channels = snapshot.iter().flat_map(|it| it.channels.iter().copied()).collect();
         let witness = snapshot.map(|it| it.witness).unwrap_or_default();
-        if !defects.has(Defect::WitnessNotRestored) {
-            (state.sent, state.delivered) = (witness.sent, witness.delivered);
-        }
+        (state.sent, state.delivered) = (witness.sent, witness.delivered);
         self.fact(FactKind::Restored, || {
             Fact::Restored(Box::new((from.map(|image| image.name), incarnation, witness)))
         });

@@ -28,11 +28,6 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Returns the placement with one replica fewer, for mutations.
-    pub(crate) fn one_fewer(self) -> Placement {
-        Placement { replicas: self.replicas.saturating_sub(1), ..self }
-    }
-
     /// Returns the role of the additional processes that hold replicas; `None` if the ranks hold the replicas, or there
     /// are no replicas.
     pub(crate) fn server(self) -> Option<Role> {

@@ -61,29 +61,6 @@ rules! {
     LooksUp, without
         /// A task starts without a lookup in the table.
         NoLookup;
-    ; mutations
-    /// A process keeps waiting for a result that its holder no longer has.
-    MissingIgnored,
-    /// A holder forgets which processes wait for a result that does not exist yet.
-    WaitingForgotten,
-    /// The result of an orphan is sent to the victim that has failed.
-    OrphanSentToVictim,
-    /// The result of an orphan is removed once one process has merged it.
-    ReceiptRemovesOrphan,
-    /// The orphans of failed holders are added to the table.
-    FailedHoldersRecorded,
-    /// A new life of a thief counts as the life that stole the task.
-    LivesNotCompared,
-    /// An orphan stays in the table after this process has merged its result.
-    GivenStaysInTable,
-    /// Orphans whose execution has not begun are announced.
-    UnbegunAnnounced,
-    /// A new process does not learn which orphans exist.
-    NewcomersNotTold,
-    /// A process that already runs the program's first task starts it again.
-    RootStartedTwice,
-    /// All lent tasks are re-executed after a failure, even those that live thieves have.
-    LiveLoansVoided,
 }
 
 /// A message of the protocol.
@@ -179,15 +156,9 @@ impl TaskProtocol for Satin {
     fn handle(&mut self, input: TaskInput<Self>, _: Time, host: &mut dyn TaskHost<Self>) {
         match input {
             TaskInput::Due(theft, Leg::Task) => self.lent(theft, host),
-            TaskInput::Due(theft, Leg::Result)
-                if self.orphaned.contains(&theft) && self.is_unchanged(Defect::OrphanSentToVictim) =>
-            {
-                self.ended(theft, host)
-            }
+            TaskInput::Due(theft, Leg::Result) if self.orphaned.contains(&theft) => self.ended(theft, host),
             // The result of an orphan stays where it is: another process may need it.
-            TaskInput::Due(theft, Leg::Receipt)
-                if self.table.by_theft.contains_key(&theft)
-                    && self.is_unchanged(Defect::ReceiptRemovesOrphan) => {}
+            TaskInput::Due(theft, Leg::Receipt) if self.table.by_theft.contains_key(&theft) => {}
             TaskInput::Due(theft, leg) => host.pass(theft, leg),
             TaskInput::Control { from, message } => self.handle_message(from, message, host),
             TaskInput::Membership(membership) => self.membership_changed(membership, host),
@@ -230,14 +201,6 @@ impl Satin {
         self.config.defects.obeys(rule)
     }
 
-    fn is_mutated(&self, mutation: Defect) -> bool {
-        self.config.defects.has(mutation)
-    }
-
-    fn is_unchanged(&self, mutation: Defect) -> bool {
-        !self.is_mutated(mutation)
-    }
-
     /// Returns whether the protocol obeys all its rules, and therefore keeps its invariants.
     fn is_sound(&self) -> bool {
         self.config.defects.is_empty()
@@ -246,7 +209,7 @@ impl Satin {
     /// Returns whether the thief is still in the life in which it stole the task.
     fn is_thief_in_same_life(&self, theft: Theft) -> bool {
         let thief = self.membership.member(theft.thief);
-        thief.up && (thief.life == theft.life || self.is_mutated(Defect::LivesNotCompared))
+        thief.up && thief.life == theft.life
     }
 
     /// Handles a task that was lent: to the thief that requested it or, if the task is an orphan, to the
@@ -271,7 +234,6 @@ impl Satin {
     fn fetched(&mut self, by: ProcessId, theft: Theft, host: &mut dyn TaskHost<Self>) {
         match host.debt(theft) {
             Some(true) => self.give(by, theft, host),
-            Some(false) if self.is_mutated(Defect::WaitingForgotten) => {}
             Some(false) => drop(self.waiting.entry(theft).or_default().insert(by)),
             None => host.control(To::One(by), Message::Missing(theft)),
         }
@@ -295,7 +257,7 @@ impl Satin {
     }
 
     fn give(&mut self, to: ProcessId, theft: Theft, host: &mut dyn TaskHost<Self>) {
-        if to == self.me && self.is_unchanged(Defect::GivenStaysInTable) {
+        if to == self.me {
             self.table.remove(theft);
         }
         host.pass_orphan(theft, to);
@@ -305,13 +267,12 @@ impl Satin {
         match message {
             Message::Orphans(orphans) => {
                 for &(task, theft) in orphans.iter() {
-                    if self.is_thief_in_same_life(theft) || self.is_mutated(Defect::FailedHoldersRecorded) {
+                    if self.is_thief_in_same_life(theft) {
                         self.table.insert(task, theft);
                     }
                 }
             }
             Message::Fetch(theft) => self.fetched(from, theft, host),
-            Message::Missing(_) if self.is_mutated(Defect::MissingIgnored) => {}
             Message::Missing(theft) => {
                 self.table.remove(theft);
                 host.void(theft);
@@ -333,8 +294,7 @@ impl Satin {
             }
         }
         // Re-execute the tasks that failed processes had stolen.
-        let all = !failed.is_empty() && self.is_mutated(Defect::LiveLoansVoided);
-        for theft in host.loans().into_iter().filter(|it| !self.is_thief_in_same_life(*it) || all) {
+        for theft in host.loans().into_iter().filter(|it| !self.is_thief_in_same_life(*it)) {
             let is_orphan = self.table.by_theft.contains_key(&theft);
             if self.obeys(if is_orphan { Rule::RedoesOrphans } else { Rule::RedoesLoans }) {
                 host.void(theft);
@@ -352,16 +312,12 @@ impl Satin {
         }
         let own = self.table.by_theft.iter().filter(|(theft, _)| theft.thief == self.me);
         let own: Arc<[(TaskId, Theft)]> = own.map(|(theft, task)| (*task, *theft)).collect();
-        let are_told = !own.is_empty() && self.is_unchanged(Defect::NewcomersNotTold);
-        for it in new.into_iter().filter(|_| are_told) {
+        for it in new.into_iter().filter(|_| !own.is_empty()) {
             host.control(To::One(it), Message::Orphans(own.clone()));
         }
         // Excludes orphans that only wait here, or that were lent in turn: a process that has such a task
         // might find it in the table and wait for this process, which in turn waits for that process.
-        let begun: Vec<Theft> = orphaned
-            .into_iter()
-            .filter(|it| host.has_begun(*it) || self.is_mutated(Defect::UnbegunAnnounced))
-            .collect();
+        let begun: Vec<Theft> = orphaned.into_iter().filter(|it| host.has_begun(*it)).collect();
         self.announce(&begun, host);
         self.restart_program(host);
     }
@@ -385,8 +341,7 @@ impl Satin {
     fn restart_program(&self, host: &mut dyn TaskHost<Self>) {
         let root = root(&self.membership);
         let is_next = self.membership.member(root).gone && successor(&self.membership, root) == self.me;
-        let has_root = host.has_root() && self.is_unchanged(Defect::RootStartedTwice);
-        let begins = is_next && self.is_rank && !has_root && !host.is_over();
+        let begins = is_next && self.is_rank && !host.has_root() && !host.is_over();
         if begins && self.obeys(Rule::RestartsProgram) {
             host.absorb(root, LastState::Beginning);
         }

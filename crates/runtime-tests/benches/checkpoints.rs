@@ -222,14 +222,14 @@ fn serve(hc3i: bool, steps: u32, feedback_every: u32, args: &[OsString]) -> Resu
         node::run::<Node<Hc3i, Workload>>(
             options,
             NodeInput::read()?,
-            Arc::new(NodeConfig { protocol, application, defects: Default::default() }),
+            Arc::new(NodeConfig { protocol, application }),
         )?;
     } else {
         let protocol = Arc::new(());
         node::run::<Node<NoProtocol, Workload>>(
             options,
             NodeInput::read()?,
-            Arc::new(NodeConfig { protocol, application, defects: Default::default() }),
+            Arc::new(NodeConfig { protocol, application }),
         )?;
     }
     Ok(())

@@ -47,7 +47,6 @@ fn scenario(faults: Vec<(u64, Fault)>, finish: Option<Life>, after: Span) -> Sce
             leaves: vec![],
             is_planned: false,
             least_work_left_percent: 0,
-            defects: Default::default(),
         },
         seed: 1,
     }

@@ -43,32 +43,6 @@ pub struct Config {
     /// Smallest percentage of the application's steps that must remain when a fault is injected. If less work
     /// remains, the fault is ineffective.
     pub least_work_left_percent: u8,
-    /// Enabled mutations, for tests.
-    pub defects: Defects,
-}
-
-faultline_core::defects! {
-    ; mutations
-    /// A life that is declared failed is not killed.
-    NotKilled,
-    /// A process whose storage was lost starts as if the storage had been kept.
-    ReplacementUnnoticed,
-    /// A result counts although its process has since failed.
-    ResultOfFailedCounts,
-    /// A result counts although a rollback has undone it.
-    ResultUndoneCounts,
-    /// The supervisor does not record that a process has started.
-    StartNotRecorded,
-    /// The end of a life is not announced to the other processes.
-    EndNotAnnounced,
-    /// The supervisor does not record that a life has ended.
-    EndNotRecorded,
-    /// A new life is announced when it is launched, before it listens.
-    AnnouncedTooEarly,
-    /// Storage that should survive a failure is lost.
-    StorageAlwaysLost,
-    /// The storage of a replaced process counts as complete once the process is launched.
-    RefillUnawaited,
 }
 
 /// A message to the supervisor.

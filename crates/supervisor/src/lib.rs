@@ -14,9 +14,7 @@ pub mod panics;
 mod presence;
 mod supervisor;
 
-pub use interface::{
-    ClusterStatus, Config, Defect, Defects, FaultAccount, FaultState, Order, Outcome, Report, Status,
-};
+pub use interface::{ClusterStatus, Config, FaultAccount, FaultState, Order, Outcome, Report, Status};
 pub use memory::MemoryBound;
 pub use supervisor::Supervisor;
 

@@ -14,7 +14,7 @@ use faultline_core::{
 use crate::completion::Completion;
 use crate::failure_detector::FailureDetector;
 use crate::faults::{Due, Plan};
-use crate::interface::{ClusterStatus, Config, Defect, FaultAccount, Order, Outcome, Report, Status};
+use crate::interface::{ClusterStatus, Config, FaultAccount, Order, Outcome, Report, Status};
 use crate::presence::Waiting;
 
 /// The supervisor of one federation.
@@ -325,9 +325,8 @@ impl Supervisor {
             Report::Started { process, life } => {
                 if self.entry_of(process, life).is_some() {
                     let member = &mut Arc::make_mut(&mut self.membership.members)[process.index()];
-                    let is_recorded = !self.config.defects.has(Defect::StartNotRecorded);
-                    self.unannounced |= is_recorded && !member.started;
-                    member.started |= is_recorded;
+                    self.unannounced |= !member.started;
+                    member.started = true;
                 }
             }
             Report::Held { process, life } => {
@@ -438,7 +437,7 @@ impl Supervisor {
     fn learn(&mut self, process: ProcessId, fact: &Fact, out: &mut Vec<Order>) {
         match fact {
             Fact::Finished(state) => self.completion.finished(process, &state.0),
-            Fact::Restored(restored) if !self.config.defects.has(Defect::ResultUndoneCounts) => {
+            Fact::Restored(restored) => {
                 self.completion.restored(process, restored.1);
                 self.presence.runs_own_partition(process);
             }
@@ -539,27 +538,23 @@ impl Supervisor {
         out: &mut Vec<Order>,
     ) {
         let storage = if self.config.volatile_storage { StorageFate::Lost } else { storage };
-        let defects = self.config.defects;
         let mut lives = Vec::with_capacity(processes.len());
         for &process in processes {
             let entry = &mut self.entries[process.index()];
             let life = entry.life;
-            entry.replaced |= storage == StorageFate::Lost && !defects.has(Defect::ReplacementUnnoticed);
+            entry.replaced |= storage == StorageFate::Lost;
             if entry.lives() {
                 self.presence.stays(self.membership.cluster_of(process));
                 entry.state = LifeState::Killed;
                 entry.fate = storage;
                 entry.paused_until = None;
                 entry.halted = false;
-                if !defects.has(Defect::ResultOfFailedCounts) {
-                    self.completion.unfinished(process);
-                }
+                self.completion.unfinished(process);
                 self.failure_detector.watch(process, now);
             }
             lives.push((process, life));
             out.push(Order::Record(Fact::Failed { process, life, storage, by }));
         }
-        let storage = if defects.has(Defect::StorageAlwaysLost) { StorageFate::Lost } else { storage };
         out.push(Order::Kill { lives, storage });
     }
 
@@ -586,9 +581,7 @@ impl Supervisor {
         match entry.state {
             LifeState::Launched | LifeState::Registered => {
                 let by = entry.paused_until.map_or(EndedBy::Silence, |(_, fault)| EndedBy::Fault(fault));
-                if !self.config.defects.has(Defect::NotKilled) {
-                    self.kill(&[process], StorageFate::Kept, by, now, out);
-                }
+                self.kill(&[process], StorageFate::Kept, by, now, out);
                 if self.awaits_exits {
                     return;
                 }
@@ -605,22 +598,17 @@ impl Supervisor {
 
     fn detected(&mut self, process: ProcessId, now: Time, out: &mut Vec<Order>) {
         self.failure_detector.forget(process);
-        let defects = self.config.defects;
-        if !defects.has(Defect::ResultOfFailedCounts) {
-            self.completion.unfinished(process);
-        }
+        self.completion.unfinished(process);
         self.presence.stays(self.cluster_of(process));
         let entry = &mut self.entries[process.index()];
         entry.state = LifeState::Down;
-        entry.replaced |= self.config.volatile_storage && !defects.has(Defect::ReplacementUnnoticed);
+        entry.replaced |= self.config.volatile_storage;
         entry.paused_until = None;
         entry.halted = false;
-        if !defects.has(Defect::EndNotRecorded) {
-            out.push(Order::Record(Fact::Detected { process, life: entry.life }));
-        }
+        out.push(Order::Record(Fact::Detected { process, life: entry.life }));
         if self.begun.is_some() && !self.is_awaited(process) {
             self.unannounced_failures.push(process);
-            self.announce_member(process, defects.has(Defect::EndNotAnnounced));
+            self.announce_member(process, false);
         } else {
             self.plan_at(now + self.config.restart_after, Due::Launch(process));
         }
@@ -645,12 +633,6 @@ impl Supervisor {
         let life = entry.life;
         out.push(Order::Record(Fact::LifeStarted { process, life, boot }));
         out.push(Order::Launch { process, life, boot });
-        if self.config.defects.has(Defect::AnnouncedTooEarly) && self.begun.is_some() {
-            self.announce_member(process, true);
-        }
-        if self.config.defects.has(Defect::RefillUnawaited) {
-            self.entries[process.index()].replaced = false;
-        }
     }
 
     /// Updates a process's entry in the membership to announce next.

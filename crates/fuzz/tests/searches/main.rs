@@ -6,6 +6,6 @@ mod defects;
 mod directed;
 mod found;
 mod kit;
-mod mutations;
 mod same_judgement;
+mod schedules;
 mod seeds;

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use faultline_core::{Attempt, Boot, Claim, ImageName, Position, ProcessId, Role, Time, Vectors};
 use faultline_dataflow::partition::{Executed, PartitionHost};
 
-use super::config::{Coordination, Defect, Rule};
+use super::config::{Coordination, Rule};
 use super::holders::holders;
 use super::message::{Head, ImageOf, Message};
 use super::{Cck, LocalPartition};
@@ -123,7 +123,6 @@ impl Cck {
     ) {
         let Some(local) = self.locals.get_mut(&partition) else { return };
         match (local.round(position), self.config.coordination) {
-            (None, _) if self.config.is_mutated(Defect::EarlyPingDropped) => {}
             (None, _) => drop(local.early.insert((position, from))),
             (Some(round), Coordination::Neighbours) => {
                 round.asked_by.insert(from);
@@ -149,8 +148,7 @@ impl Cck {
 
     fn save_if_drained(&mut self, partition: ProcessId, host: &mut dyn PartitionHost<Self>) {
         let Some(local) = self.locals.get_mut(&partition) else { return };
-        let spared = usize::from(self.config.is_mutated(Defect::OneAnswerNotAwaited));
-        let is_drained = |it: &&mut CheckpointRound| it.unanswered.len() <= spared;
+        let is_drained = |it: &&mut CheckpointRound| it.unanswered.is_empty();
         let Some(round) = local.round.as_mut().filter(is_drained).filter(|it| !it.is_taken) else {
             return;
         };
@@ -161,12 +159,6 @@ impl Cck {
         round.is_taken = true;
         let holders = holders(&self.config, &self.membership, partition, self.me);
         round.unstored = holders.iter().copied().chain([self.me]).collect();
-        if self.config.is_mutated(Defect::SavedBeforeCopies) {
-            round.unstored.retain(|it| *it == self.me);
-        }
-        if self.config.is_mutated(Defect::SavedBeforeDurable) {
-            round.unstored.retain(|it| *it != self.me);
-        }
         if !self.config.obeys(Rule::KeepsValidSlot) {
             local.slots.clear();
         }

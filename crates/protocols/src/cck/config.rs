@@ -104,45 +104,6 @@ rules! {
     RestoresAtHome, without
         /// A partition that moves home starts from its initial state, and not from the valid checkpoint.
         HomeFromInitialState;
-    ; mutations
-    /// One replica of each image is omitted.
-    OneCopyTooFew,
-    /// A partition saves its state although one of its senders may still send.
-    OneAnswerNotAwaited,
-    /// A partition's image counts as saved before its holders have confirmed it.
-    SavedBeforeCopies,
-    /// A partition's image counts as saved before it is durable at its process.
-    SavedBeforeDurable,
-    /// A checkpoint is valid although the last partition has not confirmed it.
-    LastPartitionNotAwaited,
-    /// A restarted coordinator waits for only one of the processes that may know a newer checkpoint.
-    OneKnownSuffices,
-    /// A restarted coordinator uses the map in the last answer, even if that map is older than the one that the
-    /// coordinator already has.
-    OlderMapUsed,
-    /// A process joins a recovery that is older than the newest survey that it has answered.
-    PromiseIgnored,
-    /// A process joins a recovery before it knows which processes have failed.
-    AnnouncementNotAwaited,
-    /// A request to stop that arrives before the coordinator's announcement is dropped.
-    EarlyPingDropped,
-    /// A partition reports its recovery as complete although lost values are missing.
-    LostNotAwaited,
-    /// A partition reports its recovery as complete although a sender has not announced which tasks it executed.
-    SilentNotAwaited,
-    /// A value that a re-execution needs is not demanded if its sender has not announced which tasks it executed.
-    WantedNotDemanded,
-    /// A process continues to run a partition after the partition has moved to another process.
-    CededKept,
-    /// A cluster that is about to leave is released although its processes still run partitions.
-    ReleasedWithPartitions,
-    /// A cluster that is about to leave is released as soon as a checkpoint has been taken without it, before any
-    /// process has recorded that this checkpoint is valid.
-    ReleasedAtFirst,
-    /// A failed write is not repeated.
-    FailedWritesForgotten,
-    /// Checkpoints are taken half as often as requested.
-    CheckpointsHalfAsOften,
 }
 
 rule_queries!(Config);

@@ -16,7 +16,7 @@ use faultline_core::{
 use faultline_dataflow::partition::PartitionHost;
 
 use super::Cck;
-use super::config::{Config, Coordination, Defect, Rule};
+use super::config::{Config, Coordination, Rule};
 use super::message::{EpochMap, Message};
 
 /// State of the process that coordinates checkpoints and recoveries.
@@ -135,9 +135,7 @@ impl Coordinator {
         for it in &asked {
             host.control(To::One(*it), Message::Survey(self.epoch));
         }
-        let most = if self.config.is_mutated(Defect::OneKnownSuffices) { 1 } else { asked.len() };
-        let awaited = asked.iter().copied().rev().take(most).collect();
-        self.activity = Activity::Surveying(awaited, Position::default());
+        self.activity = Activity::Surveying(asked.into_iter().collect(), Position::default());
     }
 
     fn recover(&mut self, now: Time, host: &mut dyn PartitionHost<Cck>) {
@@ -204,18 +202,16 @@ impl Coordinator {
     /// all parts of the newest one record that the `previous` one is valid, so even a restarted coordinator needs
     /// nothing that the cluster stores. After the first of these checkpoints, the second one begins immediately.
     fn release_clusters(&mut self, previous: Position, now: Time, host: &mut dyn PartitionHost<Cck>) {
-        let is_recorded =
-            previous.incarnation == self.epoch || self.config.is_mutated(Defect::ReleasedAtFirst);
+        let is_recorded = previous.incarnation == self.epoch;
         if !is_recorded && !self.leaving.is_empty() {
             self.due = now;
         }
         let map = &self.current_map.map;
-        let is_early = self.config.is_mutated(Defect::ReleasedWithPartitions);
         for cluster in self.all_leaving() {
             let processes = self.membership.processes_of(cluster);
             let is_running = self.partitions().iter().any(|it| processes.contains(&map.host_of(*it)));
             let is_free = !is_running && self.leaving.contains(&cluster) && is_recorded;
-            if is_free || is_early {
+            if is_free {
                 host.claim(Claim::Released { cluster });
             }
         }
@@ -227,16 +223,12 @@ impl Coordinator {
         if now < self.due || !self.has_begun {
             return;
         }
-        let times = 1 + u64::from(self.config.is_mutated(Defect::CheckpointsHalfAsOften));
-        self.due = now + self.config.interval * times;
+        self.due = now + self.config.interval;
         let position = Position { incarnation: self.epoch, sn: valid.sn.next() };
         assert!(position > valid, "checkpoint {position:?} is newer than the valid one, {valid:?}");
         host.claim(Claim::CheckpointRequested { position, attempt: Attempt(1), forced: false });
         self.broadcast(&Message::Init(position, valid), host);
-        let mut awaited = self.partitions();
-        if self.config.is_mutated(Defect::LastPartitionNotAwaited) && awaited.len() > 1 {
-            awaited.pop_last();
-        }
+        let awaited = self.partitions();
         self.activity = Activity::Checkpointing(position, awaited);
     }
 
@@ -253,8 +245,7 @@ impl Coordinator {
                 if epoch == self.epoch =>
             {
                 *newest = (*newest).max(known);
-                let is_newer = current_map.epoch > self.current_map.epoch;
-                if is_newer || self.config.is_mutated(Defect::OlderMapUsed) {
+                if current_map.epoch > self.current_map.epoch {
                     self.current_map = current_map;
                 }
                 missing.remove(&from);

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{Membership, ProcessId, Role};
 
-use super::config::{Config, Defect};
+use super::config::Config;
 use crate::placement::ReplicateTo;
 
 /// Returns the processes that hold replicas of a partition's images, in addition to the process `at` that runs it.
@@ -27,8 +27,7 @@ pub(super) fn holders(
         ReplicateTo::OtherCluster => [far, near, Vec::new()],
         ReplicateTo::SharedStorage => [servers, far, near],
     };
-    let copies = config.replicas.saturating_sub(u16::from(config.is_mutated(Defect::OneCopyTooFew)));
-    by_preference.into_iter().flatten().take(usize::from(copies)).collect()
+    by_preference.into_iter().flatten().take(usize::from(config.replicas)).collect()
 }
 
 /// Returns the ranks that stay in the federation, except `at`: one from each cluster, beginning with the cluster after

@@ -216,11 +216,7 @@ impl PartitionProtocol for Cck {
                     None => {}
                 }
             }
-            PartitionInput::PersistFailed(name) => {
-                if self.config.is_unchanged(Defect::FailedWritesForgotten) {
-                    self.stored.refused(name, now);
-                }
-            }
+            PartitionInput::PersistFailed(name) => self.stored.refused(name, now),
             PartitionInput::Read { name, image } => {
                 self.stored.read(name, image.as_ref(), host);
                 self.read(name, image.as_ref(), host);

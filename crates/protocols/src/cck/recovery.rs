@@ -19,7 +19,7 @@ use faultline_core::{
 use faultline_dataflow::partition::{Delivery, Executed, PartitionHost};
 use faultline_dataflow::plan::Value;
 
-use super::config::{Defect, Rule};
+use super::config::Rule;
 use super::message::{EpochMap, ImageOf, Message};
 use super::{Announced, Cck, LocalPartition};
 
@@ -35,8 +35,7 @@ impl Cck {
     /// Begins the recoveries whose membership this process knows.
     pub(super) fn begin_announced(&mut self, host: &mut dyn PartitionHost<Self>) {
         let version = self.membership.version.0;
-        let at_once = self.config.is_mutated(Defect::AnnouncementNotAwaited);
-        let is_known = |it: &Announced| u64::from(it.current_map.epoch.0) <= version || at_once;
+        let is_known = |it: &Announced| u64::from(it.current_map.epoch.0) <= version;
         let known = self.announced.extract_if(.., |it| is_known(it));
         for it in known.collect::<Vec<_>>() {
             self.begin_recovery(it, host);
@@ -49,9 +48,8 @@ impl Cck {
         host: &mut dyn PartitionHost<Self>,
     ) {
         let epoch = current_map.epoch;
-        let is_promised = epoch >= self.promised || self.config.is_mutated(Defect::PromiseIgnored);
         let joined = self.locals.get(&partition).map_or(Incarnation(0), |it| it.epoch);
-        if joined >= epoch || self.current_map.epoch > epoch || !is_promised {
+        if joined >= epoch || self.current_map.epoch > epoch || epoch < self.promised {
             return;
         }
         if self.current_map.epoch < epoch {
@@ -100,9 +98,6 @@ impl Cck {
     /// Stops running the partitions that the map assigns to other processes. A value or a list of executed tasks that
     /// belongs to a later recovery is kept, because that recovery may move the partition back.
     fn cede_moved(&mut self, host: &mut dyn PartitionHost<Self>) {
-        if self.config.is_mutated(Defect::CededKept) {
-            return;
-        }
         let EpochMap { epoch, map } = &self.current_map;
         let me = self.me;
         for (&partition, local) in self.locals.iter_mut().filter(|it| map.host_of(*it.0) != me) {
@@ -344,9 +339,7 @@ impl Cck {
             let local = &self.locals[&partition];
             let flushed = local.flushed.get(&from).filter(|(epoch, _)| self.is_current(local, *epoch));
             let Some((_, executed)) = flushed else {
-                if self.config.is_unchanged(Defect::WantedNotDemanded) {
-                    self.locals.get_mut(&partition).expect("the partition is local").wanted.extend(values);
-                }
+                self.locals.get_mut(&partition).expect("the partition is local").wanted.extend(values);
                 continue;
             };
             let sent: Vec<Value> = values.iter().copied().filter(|it| executed.contains(it.task)).collect();
@@ -384,9 +377,7 @@ impl Cck {
     /// behalf of the partition has then ended.
     fn report_done(&mut self, partition: ProcessId, host: &mut dyn PartitionHost<Self>) {
         let Some(local) = self.locals.get_mut(&partition) else { return };
-        let has_lost = !local.lost.is_empty() && self.config.is_unchanged(Defect::LostNotAwaited);
-        let is_silent = !local.silent.is_empty() && self.config.is_unchanged(Defect::SilentNotAwaited);
-        let has_all = !is_silent && !has_lost && local.epoch > Incarnation(0);
+        let has_all = local.silent.is_empty() && local.lost.is_empty() && local.epoch > Incarnation(0);
         if has_all && !local.is_done && host.runs(partition) {
             local.is_done = true;
             host.tell(partition, self.coordinator_id, Message::Done(local.epoch));

@@ -60,33 +60,6 @@ rules! {
     RestoresNewest, without
         /// The oldest complete checkpoint is restored (C5).
         RestartBefore;
-    ; mutations
-    /// One replica of each part is omitted.
-    OneCopyTooFew,
-    /// A holder answers an inquiry before its writes are durable.
-    InquiryAnsweredEarly,
-    /// A replica is confirmed on arrival, before it is durable.
-    StoredOnArrival,
-    /// The federation resumes before the holders have confirmed their replicas of the restored checkpoint.
-    ReadyBeforeCopies,
-    /// A part is written although the marker of one channel has not arrived.
-    OneMarkerNotAwaited,
-    /// A commit does not wait for the part of the last process.
-    OnePartNotAwaited,
-    /// Recorded messages are not delivered after a rollback.
-    RecordedNotRestored,
-    /// A message that has to wait for its receiver's cut is dropped.
-    EarlyDropped,
-    /// The application starts before the first checkpoint is committed.
-    ReleasedBeforeFirst,
-    /// A part of a checkpoint that a rollback has invalidated counts towards the checkpoint in progress.
-    OlderPartsCount,
-    /// Older checkpoints are never removed.
-    NeverCollects,
-    /// The checkpoint timer is not restarted after a commit.
-    TimerNotRestarted,
-    /// Checkpoints are taken twice as often as requested.
-    CheckpointsTwiceAsOften,
 }
 
 /// Messages between processes.
@@ -137,13 +110,7 @@ impl ProtocolTypes for ChandyLamport {
 impl Grouped for ChandyLamport {}
 
 fn group_rules(defects: Defects) -> group::Rules {
-    group::Rules {
-        restores_newest: defects.obeys(Rule::RestoresNewest),
-        answers_after_writes: !defects.has(Defect::InquiryAnsweredEarly),
-        confirms_durable: !defects.has(Defect::StoredOnArrival),
-        copies_first: !defects.has(Defect::ReadyBeforeCopies),
-        ..group::Rules::ALL
-    }
+    group::Rules { restores_newest: defects.obeys(Rule::RestoresNewest), ..group::Rules::ALL }
 }
 
 impl Protocol for ChandyLamport {
@@ -161,10 +128,7 @@ impl Protocol for ChandyLamport {
 
     fn start(start: LifeStart<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
         let options = &start.config;
-        let mut membership = options.membership(&start, group_rules(options.defects));
-        if options.defects.has(Defect::OneCopyTooFew) {
-            membership.placement = membership.placement.one_fewer();
-        }
+        let membership = options.membership(&start, group_rules(options.defects));
         let retry_every = options.retry_every;
         ChandyLamport(match start.membership.member(start.me).role {
             Role::RANK => Process::Rank(Box::new(Rank::start(membership, start.config, now, host))),

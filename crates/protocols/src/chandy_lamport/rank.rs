@@ -6,11 +6,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Attempt, Claim, Host, Image, Input, Membership, MessageId, Payload, Position, ProcessId, Snapshot, Span,
-    Time, To,
+    Attempt, Claim, Host, Image, Input, Membership, MessageId, Payload, Position, ProcessId, Snapshot, Time,
+    To,
 };
 
-use super::{ChandyLamport, Config, Control, Defect, Rule};
+use super::{ChandyLamport, Config, Control, Rule};
 use crate::machines::group::{self, Group};
 use crate::machines::{self, Checkpoint, InTransit, Interval, Replication, Requires, Schedule};
 
@@ -71,11 +71,7 @@ impl Rank {
         host: &mut dyn Host<ChandyLamport>,
     ) -> Rank {
         let group = Group::new(membership, host);
-        let mut options = Config::clone(&config);
-        if config.defects.has(Defect::CheckpointsTwiceAsOften) {
-            options.checkpoint_every = options.checkpoint_every.map(|every| Span(every.0 / 2));
-        }
-        let schedule = options.schedule(now);
+        let schedule = config.schedule(now);
         let mut this = Rank {
             config,
             coordinator: group.coordinates().then(|| Coordinator { awaited: BTreeSet::new(), schedule }),
@@ -90,10 +86,6 @@ impl Rank {
 
     fn obeys(&self, rule: Rule) -> bool {
         self.config.defects.obeys(rule)
-    }
-
-    fn is_mutated(&self, mutation: Defect) -> bool {
-        self.config.defects.has(mutation)
     }
 
     pub(super) fn handle(
@@ -190,9 +182,6 @@ impl Rank {
             // The message follows a marker, so this process has a part unless the rule is omitted (C2).
             None => interval.0 > here && self.obeys(Rule::SavesAtMarker),
         };
-        if waits && self.is_mutated(Defect::EarlyDropped) {
-            return;
-        }
         if waits {
             self.early.push(Early::Application(id, interval, payload));
             return;
@@ -232,9 +221,7 @@ impl Rank {
         }
         let position = Position { sn: self.position.sn.next(), ..self.position };
         coordinator.schedule.stop();
-        let spared = usize::from(self.config.defects.has(Defect::OnePartNotAwaited));
-        let awaited = (self.group.members.len() - spared).max(1);
-        coordinator.awaited = self.group.members.iter().copied().take(awaited).collect();
+        coordinator.awaited = self.group.members.iter().copied().collect();
         host.claim(Claim::CheckpointRequested { position, attempt: ATTEMPT, forced: false });
         self.save(Checkpoint { position, attempt: ATTEMPT }, now, host);
     }
@@ -267,8 +254,7 @@ impl Rank {
             self.send_markers(host);
         }
         // No process may act before the first checkpoint is committed.
-        let is_released = !is_first || self.is_mutated(Defect::ReleasedBeforeFirst);
-        if is_released && let Some(part) = &mut self.part {
+        if !is_first && let Some(part) = &mut self.part {
             part.resumed = Some(now);
             host.release();
             if delivers {
@@ -323,10 +309,9 @@ impl Rank {
     fn maybe_write(&mut self, now: Time, host: &mut dyn Host<ChandyLamport>) {
         let records = self.obeys(Rule::RecordsChannels);
         let is_safe = self.obeys(Rule::DurableFirst);
-        let most_open = usize::from(self.is_mutated(Defect::OneMarkerNotAwaited));
         let Some(part) = &mut self.part else { return };
         let Some(snapshot) = part.saved.as_ref().filter(|_| part.written.is_none()) else { return };
-        if part.open.len() > most_open && records {
+        if !part.open.is_empty() && records {
             return;
         }
         let channels = if records { part.channels.clone() } else { InTransit::new() };
@@ -365,8 +350,7 @@ impl Rank {
         now: Time,
         host: &mut dyn Host<ChandyLamport>,
     ) {
-        let is_any = self.is_mutated(Defect::OlderPartsCount);
-        let is_current = self.part.as_ref().is_some_and(|part| part.checkpoint == checkpoint || is_any);
+        let is_current = self.part.as_ref().is_some_and(|part| part.checkpoint == checkpoint);
         if let Some(coordinator) = self.coordinator.as_mut().filter(|_| is_current) {
             coordinator.awaited.remove(&from);
             self.maybe_commit(now, host);
@@ -382,7 +366,7 @@ impl Rank {
             host.started();
             return;
         }
-        let collects = coordinator.schedule.collects(now) && !self.config.defects.has(Defect::NeverCollects);
+        let collects = coordinator.schedule.collects(now);
         self.group.broadcast(Control::Commit { checkpoint, collects }, host);
         self.commit(checkpoint, collects, now, host);
     }
@@ -408,9 +392,7 @@ impl Rank {
         if part.resumed.is_none() {
             host.release();
         }
-        if !self.is_mutated(Defect::TimerNotRestarted) {
-            self.restart_timer(now);
-        }
+        self.restart_timer(now);
         self.receive_early(now, host);
     }
 
@@ -530,8 +512,7 @@ impl Rank {
         self.group.store.has_own(host);
         if let Some(image) = resumed.image {
             host.release();
-            let is_restored = !self.is_mutated(Defect::RecordedNotRestored);
-            for (id, payload) in image.saved.iter().filter(|_| is_restored) {
+            for (id, payload) in image.saved.iter() {
                 host.deliver(*id, payload.clone());
             }
         }

@@ -78,35 +78,6 @@ rules! {
     LeaderDrainsAll, without
         /// A leader reports its cluster's parts as durable as soon as one is (L2).
         LeaderDrainsAlone;
-    ; mutations
-    /// One replica of each part is omitted.
-    OneCopyTooFew,
-    /// A replica is confirmed on arrival, before it is durable.
-    StoredOnArrival,
-    /// A failed write is not repeated.
-    FailedWritesForgotten,
-    /// Parts of older checkpoints are never removed.
-    OlderPartsKept,
-    /// A restore does not wait for holders that are not ranks.
-    HoldersNotAsked,
-    /// The federation resumes before the holders have confirmed their replicas of the restored checkpoint.
-    ReadyBeforeCopies,
-    /// Answers to an older attempt at a restore are accepted.
-    OlderRestoresCount,
-    /// Messages in transit at a checkpoint are not delivered after its commit.
-    LateNotDelivered,
-    /// Messages that the application sends after its state is saved are not transmitted after the commit.
-    UnsentDropped,
-    /// The count of sent messages is not reset after a rollback.
-    SentNotReset,
-    /// A part is written although one message is still in transit.
-    OneMessageNotAwaited,
-    /// A message sent after a rollback is delivered before its receiver has rolled back.
-    NewerDelivered,
-    /// A checkpoint does not wait for the last process, or for the last leader.
-    OneAnswerNotAwaited,
-    /// Checkpoints are taken twice as often as requested.
-    CheckpointsTwiceAsOften,
 }
 
 /// Known defects of the protocol without leaders.
@@ -190,16 +161,7 @@ impl ProtocolTypes for Coordinated {
 impl Grouped for Coordinated {}
 
 fn group_rules(defects: Defects) -> group::Rules {
-    group::Rules {
-        restores_newest: defects.obeys(Rule::RestoresNewest),
-        confirms_durable: !defects.has(Defect::StoredOnArrival),
-        repeats_writes: !defects.has(Defect::FailedWritesForgotten),
-        removes_older: !defects.has(Defect::OlderPartsKept),
-        asks_holders: !defects.has(Defect::HoldersNotAsked),
-        copies_first: !defects.has(Defect::ReadyBeforeCopies),
-        ignores_older: !defects.has(Defect::OlderRestoresCount),
-        ..group::Rules::ALL
-    }
+    group::Rules { restores_newest: defects.obeys(Rule::RestoresNewest), ..group::Rules::ALL }
 }
 
 impl Protocol for Coordinated {
@@ -217,10 +179,7 @@ impl Protocol for Coordinated {
 
     fn start(start: LifeStart<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
         let options = &start.config.options;
-        let mut membership = options.membership(&start, group_rules(options.defects));
-        if options.defects.has(Defect::OneCopyTooFew) {
-            membership.placement = membership.placement.one_fewer();
-        }
+        let membership = options.membership(&start, group_rules(options.defects));
         let retry_every = options.retry_every;
         Coordinated(match start.membership.member(start.me).role {
             Role::RANK => Process::Rank(Box::new(Rank::start(membership, start.config, now, host))),

@@ -4,10 +4,10 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Host, Input, Membership, Position, ProcessId, Span, Time};
+use faultline_core::{Host, Input, Membership, Position, ProcessId, Time};
 
 use super::leaders::Leader;
-use super::{Config, Control, Coordinated, Defect, Rule};
+use super::{Config, Control, Coordinated, Rule};
 use crate::machines::group::{self, Group};
 use crate::machines::{self, Checkpoint, Coordinator, Frozen, FrozenRules, Requires};
 
@@ -38,19 +38,10 @@ impl Rank {
             drains: defects.obeys(Rule::Drains),
             drops_old: defects.obeys(Rule::DropsOld),
             keeps_early: defects.obeys(Rule::KeepsEarly),
-            delivers_late: !defects.has(Defect::LateNotDelivered),
-            transmits_unsent: !defects.has(Defect::UnsentDropped),
-            resets_sent: !defects.has(Defect::SentNotReset),
-            awaits_last: !defects.has(Defect::OneMessageNotAwaited),
-            waits_for_rollback: !defects.has(Defect::NewerDelivered),
             is_sound: defects.is_empty(),
             requires: Requires { own: is_safe, replicas: is_safe },
         });
-        let mut options = config.options.clone();
-        if defects.has(Defect::CheckpointsTwiceAsOften) {
-            options.checkpoint_every = options.checkpoint_every.map(|every| Span(every.0 / 2));
-        }
-        let schedule = options.schedule(now);
+        let schedule = config.options.schedule(now);
         let coordinator = || Box::new(Coordinator::new(schedule));
         let mut this = Rank {
             coordinator: group.coordinates().then(coordinator),
@@ -160,10 +151,7 @@ impl Rank {
     /// effect only on the coordinator.
     fn begin_checkpoint(&mut self, now: Time, host: &mut dyn Host<Coordinated>) {
         let is_idle = !self.member.is_checkpointing() && !self.group.is_recovering();
-        let (position, mut answering) = (self.position(), self.answering());
-        if self.config.options.defects.has(Defect::OneAnswerNotAwaited) {
-            answering = answering[..answering.len().saturating_sub(1).max(1)].into();
-        }
+        let (position, answering) = (self.position(), self.answering());
         let Some(coordinator) = self.coordinator.as_mut().filter(|_| is_idle) else { return };
         if self.group.all_members_up() {
             let checkpoint = coordinator.begin(position, answering, host);

@@ -5,7 +5,6 @@
 //! recovery therefore finds every committed checkpoint complete, and may treat a complete checkpoint as committed.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use faultline_core::{Host, Position, ProcessId, Snapshot, Time};
@@ -22,12 +21,7 @@ impl<P: LoggingProtocol> Rank<P> {
         let is_running = self.is_running();
         let Some(coordinator) = self.coordinator.as_mut().filter(|_| is_running) else { return };
         if self.group.all_members_up() {
-            let members = &self.group.members;
-            let answering = match self.rules.awaits_all {
-                true => members.clone(),
-                false => members[..(members.len() - 1).max(1)].into(),
-            };
-            let checkpoint = coordinator.begin(self.position, answering, host);
+            let checkpoint = coordinator.begin(self.position, self.group.members.clone(), host);
             self.group.broadcast(Control::Request(checkpoint), host);
             self.request(checkpoint, now, host);
         }
@@ -46,11 +40,8 @@ impl<P: LoggingProtocol> Rank<P> {
     /// Handles the snapshot, which follows all earlier actions of the application.
     pub(super) fn snapshot_taken(&mut self, snapshot: Snapshot, now: Time, host: &mut dyn Host<P>) {
         let Some(part) = &mut self.part else { return };
-        if !self.rules.keeps_actions {
-            self.actions.clear();
-        }
-        let actions = if self.rules.saves_actions { self.actions.clone() } else { VecDeque::new() };
-        part.cut(snapshot, self.logs.saved(self.channels.saved(), actions), self.logs.head());
+        let saved = self.logs.saved(self.channels.saved(), self.actions.clone());
+        part.cut(snapshot, saved, self.logs.head());
         let checkpoint = part.checkpoint();
         let members = self.group.members.iter();
         let sent = members.map(|&it| (it, u64::from(self.logs.present(it).sent))).collect();
@@ -145,13 +136,8 @@ impl<P: LoggingProtocol> Rank<P> {
         host.claim(committed);
         self.group.collect(Some(checkpoint), self.logs.take_collected(), host);
         self.receive_late(late);
-        if !self.rules.sends_held {
-            self.actions.clear();
-        }
         self.proceed(host);
-        if let Some(coordinator) = &mut self.coordinator
-            && self.rules.restarts_timer
-        {
+        if let Some(coordinator) = &mut self.coordinator {
             coordinator.committed(now);
         }
         self.replay(now, host);

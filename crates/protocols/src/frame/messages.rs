@@ -85,9 +85,6 @@ impl<P: LoggingProtocol> Rank<P> {
             return;
         }
         if self.logs.sent(id, tag, payload, self.channels.is_decided(id.to), host) {
-            if !self.rules.withholds_suppressed {
-                self.logs.transmit_logged(&self.group, id, self.position, host);
-            }
             self.channels.suppressed(&self.group.view, id, host);
         } else {
             self.pump(id.to, host);
@@ -151,9 +148,6 @@ impl<P: LoggingProtocol> Rank<P> {
             return Fate::Dropped;
         }
         let is_recovering = self.group.is_recovering();
-        if is_recovering && !self.rules.keeps_arrivals {
-            return Fate::Dropped;
-        }
         let is_early = position.incarnation > theirs
             || to > ours
             || self.position.sn.0 == 0

@@ -45,7 +45,6 @@ use crate::machines::group::{self, GroupMessage, View};
 use crate::machines::logs::{self, Logging, Settled};
 use crate::machines::phases::{RecoveryProcess, RoundMessage};
 use crate::machines::{ChannelReport, Checkpoint, LoggingOptions};
-use crate::placement::Placement;
 pub(crate) use order::{AsTheyArrive, Decision, Delivering};
 pub(crate) use rank::Rank;
 pub(crate) use resuming::{InPhases, Resuming};
@@ -200,8 +199,7 @@ impl<P: LoggingProtocol> Process<P> {
         if Some(role) == P::Extra::ROLE {
             return Process::Extra(Box::new(P::Extra::start(start, view, &rules, host)));
         }
-        let Placement { replicas, to } = config.placement;
-        let placement = Placement { replicas: replicas.saturating_sub(rules.omitted_replicas), to };
+        let placement = config.placement;
         let membership = group::GroupParameters { me, boot, view, placement, rules: rules.group };
         match role {
             Role::RANK => Process::Rank(Box::new(Rank::start(membership, config, rules, now, host))),

@@ -5,9 +5,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{
-    Gauges, Host, Input, Membership, MessageId, Payload, Position, ProcessId, Span, Time, To,
-};
+use faultline_core::{Gauges, Host, Input, Membership, MessageId, Payload, Position, ProcessId, Time, To};
 
 use super::resuming::Released;
 use super::rules::RankRules;
@@ -60,7 +58,6 @@ impl<P: LoggingProtocol> Rank<P> {
         let group = Group::new(membership, host);
         let cluster = group.view.membership.cluster_of(group.me);
         let every = config.checkpoint_every[cluster.index()];
-        let every = every.map(|it| if rules.rank.spaces_checkpoints { it } else { Span(it.0 / 2) });
         let coordinator = || Box::new(Coordinator::new(Schedule::new(every, None, now)));
         let mut this = Rank {
             rules: rules.rank,

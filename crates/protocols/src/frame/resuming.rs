@@ -162,9 +162,7 @@ impl Resuming for InPhases {
     }
 
     fn restore<P: LoggingProtocol<Channels = Self, Tag = Self::Tag>>(&mut self, saved: Phases, _: &Logs<P>) {
-        if self.rules.saves_phase {
-            self.phases = saved;
-        }
+        self.phases = saved;
     }
 
     fn failed(&mut self) {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{Cause, Claim, GroupId, Incarnation, Membership, Position, ProcessId, Time, To};
 
-use super::config::{Defect, Rule};
+use super::config::Rule;
 use super::delivery::Early;
 use super::message::Control;
 use super::{Hc3i, Phase, ProtocolHost, Waiter};
@@ -125,10 +125,7 @@ impl Hc3i {
             return;
         }
         self.alerts.spreads.retain(|spread| spread.asker.0 != from);
-        let counted = if self.has(Defect::OneMemberConfirms) { 1 } else { usize::MAX };
-        self.alerts
-            .spreads
-            .push(Spread { asker, awaited: self.members.iter().copied().take(counted).collect() });
+        self.alerts.spreads.push(Spread { asker, awaited: self.members.iter().copied().collect() });
         self.spread(History::about(cluster, past), Some(asker), now, host);
     }
 
@@ -156,7 +153,7 @@ impl Hc3i {
         let before = self.history.clone();
         let news = self.history.merge(&before.believable(history.clone()));
         if self.history != before || asker.is_some() {
-            self.write_record(asker.map(|asker| Waiter::Learnt(spreader, asker)), now, host);
+            self.write_record(asker.map(|asker| Waiter::Learnt(spreader, asker)), host);
         }
         for alert in self.alerts.outstanding.iter_mut().filter(|alert| news.contains(&alert.cluster)) {
             // The cluster rolled back, most likely because of the alert, and can confirm it now.
@@ -225,7 +222,7 @@ impl Hc3i {
         if self.history.is_broken(self.cluster) && self.obeys(Rule::NeverRestoresCollected) {
             // The restored checkpoint had been collected, but no process that knew this could report it earlier.
             self.begin_next_round(Cause::Failure, now, host);
-        } else if incarnation >= self.position.incarnation || self.has(Defect::StaleConfirmationCounts) {
+        } else if incarnation >= self.position.incarnation {
             self.alerts.outstanding.retain(|alert| alert.cluster != cluster);
             self.maybe_settled(now, host);
             self.maybe_release(host);

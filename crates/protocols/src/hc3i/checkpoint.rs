@@ -10,11 +10,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Attempt, Cause, Claim, GroupId, ImageName, MessageId, Payload, Position, ProcessId, Snapshot, Span, Time,
-    Vectors,
+    Attempt, Claim, GroupId, ImageName, MessageId, Payload, Position, ProcessId, Snapshot, Time, Vectors,
 };
 
-use super::config::{Defect, Rule};
+use super::config::Rule;
 use super::delivery::Early;
 use super::message::{Control, Head, Log, RestorableCheckpoint, Saved};
 use super::{Hc3i, Image, Phase, ProtocolHost, merge_vectors, placement};
@@ -115,8 +114,7 @@ impl Hc3i {
     /// Begins a checkpoint, unless one is in progress, the cluster is recovering, or a member is down. Runs on the
     /// coordinator.
     pub(super) fn begin_checkpoint(&mut self, forced: bool, now: Time, host: &mut ProtocolHost) {
-        let are_up = self.all_members_up() || self.has(Defect::BeginsWithoutMembers);
-        if !matches!(self.phase, Phase::Running) || !are_up {
+        if !matches!(self.phase, Phase::Running) || !self.all_members_up() {
             return;
         }
         let position = Position { sn: self.position.sn.next(), ..self.position };
@@ -436,13 +434,8 @@ impl Hc3i {
         now: Time,
         host: &mut ProtocolHost,
     ) {
-        let has_any = self.has(Defect::AnyAttemptCommitted);
         let part = match core::mem::replace(&mut self.phase, Phase::Running) {
-            Phase::Checkpointing(part)
-                if part.is(position, attempt) || has_any && part.position == position =>
-            {
-                part
-            }
+            Phase::Checkpointing(part) if part.is(position, attempt) => part,
             other => {
                 self.phase = other;
                 return;
@@ -461,25 +454,17 @@ impl Hc3i {
             self.left_at = self.left_at.or(Some(position.sn));
         }
         host.release();
-        if !self.has(Defect::LateNotDelivered) {
-            for (id, payload) in part.late {
-                host.deliver(id, payload);
-            }
+        for (id, payload) in part.late {
+            host.deliver(id, payload);
         }
         let unsent = core::mem::take(&mut self.unsent);
         for (id, payload) in unsent {
-            if self.has(Defect::UnsentDropped) {
-                continue;
-            }
             self.send(id, payload, position, host);
         }
         self.restart_checkpoint_timer(now);
         self.replay(now, host);
         self.take_last_checkpoint(now, host);
         self.report_if_unneeded(now, host);
-        if self.has(Defect::RollsBackUnasked) && self.coordinates() && position.sn.0.is_multiple_of(3) {
-            self.begin_next_round(Cause::Failure, now, host);
-        }
     }
 
     /// Restarts the delay until the next unforced checkpoint (section 5.2: a forced checkpoint restarts it). Runs on
@@ -487,8 +472,6 @@ impl Hc3i {
     pub(super) fn restart_checkpoint_timer(&mut self, now: Time) {
         let cluster = self.membership.cluster_of(self.me);
         let every = self.config.checkpoint_every.get(cluster.index()).copied().flatten();
-        let every =
-            every.map(|it| if self.has(Defect::CheckpointsTwiceAsOften) { Span(it.0 / 2) } else { it });
         if let Some(coordination) = &mut self.coordination {
             coordination.checkpoint_at = every.map(|every| now + every);
         }

@@ -287,7 +287,7 @@ impl Hc3i {
         }
         self.copies.note_all_collected(&collection.worst);
         if self.history.collect_all(&collection.worst) {
-            self.write_record(None, now, host);
+            self.write_record(None, host);
         }
         let mut below = collection.worst[self.cluster.place()].position.sn;
         if !self.obeys(Rule::CollectsBelowWorst) {

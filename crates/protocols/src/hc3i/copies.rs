@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{Boot, GroupId, ImageName, Membership, ProcessId, Role, Time, To};
 
-use super::config::{Config, Defect, Rule};
+use super::config::{Config, Rule};
 use super::message::{Control, Epoch, Head, RecoveryReport};
 use super::{Hc3i, Image, Phase, ProtocolHost, Waiter, placement};
 use crate::machines::{Checkpoint, GroupHistory, History, Reads, Refill, Writes};
@@ -218,9 +218,6 @@ impl Hc3i {
         if image.name.owner != self.me && self.arrives_late(image.name) {
             self.copies.settled(image.name, host);
         } else if is_of_use && (image.name.owner != self.me || self.take_fetched(&image)) {
-            if self.has(Defect::StoredOnArrival) && image.name.owner != self.me {
-                host.control(To::One(image.name.owner), Control::Stored(image.name));
-            }
             self.copies.writes.write(image, host);
         }
     }
@@ -271,8 +268,7 @@ impl Hc3i {
     /// Returns whether the image belongs to this process, and this process has lost its storage and not restored its
     /// state yet.
     fn may_get_back(&self, name: ImageName) -> bool {
-        let lacks_own = self.copies.refill.lacks_own() && !self.has(Defect::RefusesWhileRefilling);
-        name.owner == self.me && lacks_own
+        name.owner == self.me && self.copies.refill.lacks_own()
     }
 
     pub(super) fn listed(&mut self, images: Vec<(ImageName, Arc<Head>)>, now: Time, host: &mut ProtocolHost) {
@@ -305,7 +301,7 @@ impl Hc3i {
             ListFor::Offer { owner, past, names, confirm } => {
                 self.copies.compare(owner, &past, &names, &confirm, &images, host);
                 self.list_for_forgotten(host);
-                self.write_record(Some(Waiter::Offer(owner)), now, host);
+                self.write_record(Some(Waiter::Offer(owner)), host);
             }
         }
     }
@@ -338,14 +334,13 @@ impl Hc3i {
         epoch: Epoch,
         cluster: GroupId,
         past: &GroupHistory,
-        now: Time,
         host: &mut ProtocolHost,
     ) {
         self.copies.notes.extend(cluster, past);
         if !self.obeys(Rule::SeparatesNotes) {
             self.history.extend(cluster, past);
         }
-        self.write_record(Some(Waiter::Note(epoch, from)), now, host);
+        self.write_record(Some(Waiter::Note(epoch, from)), host);
     }
 
     /// Tells a holder which data it should store: parts, and the history. Without the history, incarnations could be
@@ -377,11 +372,10 @@ impl Hc3i {
         owner: ProcessId,
         past: &GroupHistory,
         names: &[ImageName],
-        now: Time,
         host: &mut ProtocolHost,
     ) {
         self.copies.notes.extend(self.cluster_of(owner), past);
-        self.write_record(None, now, host);
+        self.write_record(None, host);
         self.copies.writes.forget(|it| names.contains(it));
         for &name in names {
             host.delete(name);

@@ -7,10 +7,10 @@
 use alloc::sync::Arc;
 
 use faultline_core::{
-    Attempt, Claim, GroupId, Incarnation, MessageId, Payload, Position, ProcessId, Sn, Time, To,
+    Attempt, Claim, GroupId, Incarnation, MessageId, Payload, Position, ProcessId, Time, To,
 };
 
-use super::config::{Defect, Forcing, Piggyback, Rule};
+use super::config::{Forcing, Piggyback, Rule};
 use super::message::{Control, LogEntry, Stamp};
 use super::{Hc3i, Phase, ProtocolHost};
 use crate::machines::raise;
@@ -111,9 +111,7 @@ impl Hc3i {
             "{id:?} of SN {sn:?} arrives at {:?}: a checkpoint waits for what was sent before it",
             self.position
         );
-        let delivers_while_held = self.has(Defect::DeliversWhileHeld);
         match &mut self.phase {
-            Phase::Recovering(_) if delivers_while_held => host.deliver(id, payload),
             Phase::Recovering(_) => self.early.push(Early::Application { id, stamp, payload }),
             _ if future && !keeps_future => {}
             Phase::Running if !future => {
@@ -157,15 +155,10 @@ impl Hc3i {
             return;
         }
         if let Some(position) = self.received.position(id) {
-            if !self.has(Defect::NotAcknowledgedAgain) {
-                host.control(To::One(id.from), Control::Acknowledge { id, position });
-            }
+            host.control(To::One(id.from), Control::Acknowledge { id, position });
             return;
         }
         let forces = match self.config.forcing {
-            Forcing::News if self.has(Defect::ForcesAtEqual) && !self.has_saved_for(&arrival) => {
-                position >= self.dependency(cluster)
-            }
             Forcing::News => position > self.dependency(cluster),
             Forcing::EveryMessage => arrival.asked.is_none_or(|asked| !self.has_saved_since(asked)),
         };
@@ -177,19 +170,9 @@ impl Hc3i {
             return;
         }
         host.deliver(id, arrival.payload);
-        if !self.has(Defect::ReceivedNotNoted) {
-            Arc::make_mut(&mut self.received).insert(id, self.position);
-        }
-        if !self.has(Defect::DeliveryNotNoted) {
-            raise(&mut self.delivered, cluster, position);
-        }
-        let mut position = self.position;
-        if self.has(Defect::AcknowledgesOneBefore) {
-            position.sn = Sn(position.sn.0 - 1);
-        }
-        if !self.has(Defect::NotAcknowledged) {
-            host.control(To::One(id.from), Control::Acknowledge { id, position });
-        }
+        Arc::make_mut(&mut self.received).insert(id, self.position);
+        raise(&mut self.delivered, cluster, position);
+        host.control(To::One(id.from), Control::Acknowledge { id, position: self.position });
     }
 
     /// Returns whether a checkpoint was taken after `position` without a rollback in between.
@@ -197,13 +180,8 @@ impl Hc3i {
         self.position.incarnation == position.incarnation && self.position.sn > position.sn
     }
 
-    /// Returns whether a checkpoint was taken after this process requested one because of the message.
-    fn has_saved_for(&self, arrival: &Arrival) -> bool {
-        arrival.asked.is_some_and(|asked| self.has_saved_since(asked))
-    }
-
     fn ask_for_checkpoint(&mut self, now: Time, host: &mut ProtocolHost) {
-        if self.asked_at != Some(self.position) || self.has(Defect::AsksForEveryMessage) {
+        if self.asked_at != Some(self.position) {
             self.asked_at = Some(self.position);
             self.send_to_coordinator(Control::Force { position: self.position }, now, host);
         }
@@ -211,7 +189,7 @@ impl Hc3i {
 
     /// Handles a receiver's acknowledgement. Ignores it if the delivery has been undone since.
     pub(super) fn acknowledged(&mut self, id: MessageId, position: Position) {
-        if !self.is_undone(self.cluster_of(id.to), position) || self.has(Defect::StaleAcknowledgementsCount) {
+        if !self.is_undone(self.cluster_of(id.to), position) {
             Arc::make_mut(&mut self.log).acknowledge(id, position);
         }
     }

@@ -279,8 +279,7 @@ impl Protocol for Hc3i {
         }
         let initiates = this.config.collect_by == CollectBy::EveryCluster || this.is_initiator();
         if let Some(coordination) = this.coordination.as_mut().filter(|_| initiates) {
-            let every = this.config.collect_every.filter(|_| !this.config.defects.has(Defect::NeverCollects));
-            coordination.collect_at = every.map(|every| now + every);
+            coordination.collect_at = this.config.collect_every.map(|every| now + every);
         }
         if boot == Boot::Replaced {
             this.copies.report_if_complete(host);
@@ -301,7 +300,6 @@ impl Protocol for Hc3i {
             Input::Left => self.application_left(now, host),
             Input::Snapshot(snapshot) => self.snapshot_taken(snapshot, now, host),
             Input::Persisted(name) => self.persisted(name, now, host),
-            Input::PersistFailed(_) if self.has(Defect::FailedWritesForgotten) => {}
             Input::PersistFailed(name) => self.copies.writes.refused(name, now + self.config.retry_every),
             Input::Read { name, image } => self.image_read(name, image, now, host),
             Input::Listed(images) => self.listed(images, now, host),
@@ -352,11 +350,6 @@ impl Hc3i {
         self.config.defects.obeys(rule)
     }
 
-    #[inline]
-    fn has(&self, mutation: Defect) -> bool {
-        self.config.defects.has(mutation)
-    }
-
     /// Returns whether the protocol obeys all rules, and therefore keeps its invariants.
     #[inline]
     fn is_sound(&self) -> bool {
@@ -397,7 +390,7 @@ impl Hc3i {
             Control::Inquire { epoch, cluster } => self.copies.list_for_inquiry(from, epoch, cluster, host),
             Control::Reported { epoch, report } => self.reported(from, epoch, report, now, host),
             Control::Restore { epoch, target } => self.restore(epoch, target, now, host),
-            Control::Note { epoch, cluster, past } => self.note(from, epoch, cluster, &past, now, host),
+            Control::Note { epoch, cluster, past } => self.note(from, epoch, cluster, &past, host),
             Control::Ready { epoch } => self.ready(from, epoch, now, host),
             Control::Vanished { epoch, name } => self.vanished(epoch, name, now, host),
             Control::Resume { epoch } => self.resume(epoch, now, host),
@@ -417,7 +410,7 @@ impl Hc3i {
                     self.copies.read_for(from, name, host);
                 }
             }
-            Control::Discard { past, names } => self.discarded(from, &past, &names, now, host),
+            Control::Discard { past, names } => self.discarded(from, &past, &names, host),
             Control::Ask { round } => self.inventory_requested(from, round, host),
             Control::Stock { round, inventory } => self.inventory_received(from, round, inventory, now, host),
             Control::Collect { round, collection } => self.collect(from, round, &collection, now, host),
@@ -519,28 +512,16 @@ impl Hc3i {
 
     /// Returns whether a rollback of another cluster undid an event of that cluster at `position`.
     fn is_undone(&self, cluster: GroupId, position: Position) -> bool {
-        if self.has(Defect::UndoneOneTooLate) {
-            return self.history.undid_checkpoint(cluster, position);
-        }
         self.history.undid_after(cluster, position)
     }
 
     /// Writes the tables, and notifies `waiter` once they are durable.
-    fn write_record(&mut self, waiter: Option<Waiter>, now: Time, host: &mut ProtocolHost) {
+    fn write_record(&mut self, waiter: Option<Waiter>, host: &mut ProtocolHost) {
         self.record.version += 1;
         self.record.waiters.extend(waiter.map(|waiter| (self.record.version, waiter)));
-        let is_early = match waiter {
-            Some(Waiter::Target(_)) => self.has(Defect::ReadyBeforeRecorded),
-            Some(Waiter::Note(..)) => self.has(Defect::NoteBeforeRecorded),
-            Some(Waiter::Learnt(..)) => self.has(Defect::LearntBeforeRecorded),
-            Some(Waiter::Offer(_)) | None => false,
-        };
         let tables = (&self.history, self.copies.notes());
         let bytes = postcard::to_allocvec(&tables).expect("tables of numbers can be encoded");
         host.record(self.record.version, bytes.into());
-        if is_early {
-            self.recorded(self.record.version, now, host);
-        }
     }
 
     fn read_record(&mut self, record: Option<&[u8]>) {

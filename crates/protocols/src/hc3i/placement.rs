@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use faultline_core::{Membership, ProcessId};
 
-use super::config::{Config, Defect};
+use super::config::Config;
 use crate::placement::Placement;
 
 /// Returns the holders of `owner`'s parts, in the order in which they are chosen.
@@ -17,10 +17,5 @@ pub(super) fn owners(config: &Config, membership: &Membership, holder: ProcessId
 }
 
 fn placement(config: &Config) -> Placement {
-    let replicas = match config.replicas {
-        _ if config.defects.has(Defect::NoCopies) => 0,
-        replicas if config.defects.has(Defect::OneCopyTooFew) => replicas.saturating_sub(1),
-        replicas => replicas,
-    };
-    Placement { replicas, to: config.replicate_to }
+    Placement { replicas: config.replicas, to: config.replicate_to }
 }

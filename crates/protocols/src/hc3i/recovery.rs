@@ -11,7 +11,7 @@ use faultline_core::{
 };
 
 use super::checkpoint::Part;
-use super::config::{Defect, Rule};
+use super::config::Rule;
 use super::message::{Control, Epoch, Head, Log, RecoveryReport, RollbackTarget};
 use super::presence::Leaving;
 use super::{Hc3i, Image, Phase, ProtocolHost, Waiter, placement};
@@ -56,8 +56,7 @@ impl Hc3i {
             lives += u64::from(member.lives());
             down += u64::from(!member.up);
         }
-        let failures = if self.has(Defect::DownNotAwaited) { lives } else { lives + down };
-        if failures > self.epoch.lives {
+        if lives + down > self.epoch.lives {
             self.freeze(host);
         }
         if !self.coordinates() || down > 0 {
@@ -188,7 +187,7 @@ impl Hc3i {
         recovery.uncovered = own.map(|&(_, holder)| holder).collect();
         self.expect_replicas(&target);
         self.history.merge(&target.history);
-        self.write_record(Some(Waiter::Target(epoch)), now, host);
+        self.write_record(Some(Waiter::Target(epoch)), host);
         if let Some(part) = target.checkpoint.as_ref().map(|kept| kept.part(me))
             && !lacking.contains(&part)
         {
@@ -344,21 +343,15 @@ impl Hc3i {
             }
         }
         self.resend_after_restore(host);
-        if !self.has(Defect::UndoneNotSought) {
-            self.roll_back_if_undone(now, host);
-        }
+        self.roll_back_if_undone(now, host);
         if let Some(coordination) = &mut self.coordination {
             coordination.attempts = 0;
-            if !self.config.defects.has(Defect::TimerNotRestarted) {
-                self.restart_checkpoint_timer(now);
-            }
+            self.restart_checkpoint_timer(now);
             self.send_alerts(now, host);
             self.maybe_settled(now, host);
         }
-        if !self.has(Defect::NotOfferedAfterRecovery) {
-            for holder in placement::holders(&self.config, &self.membership, self.me) {
-                self.offer(holder, host);
-            }
+        for holder in placement::holders(&self.config, &self.membership, self.me) {
+            self.offer(holder, host);
         }
         self.copies.has_own(host);
         self.continue_interrupted(recovery.interrupted);
@@ -413,9 +406,7 @@ impl Hc3i {
         self.incomplete.clear();
         for &name in here {
             if self.history.undid_checkpoint(self.cluster, name.position()) {
-                if !self.has(Defect::UndonePartsKept) {
-                    host.delete(name);
-                }
+                host.delete(name);
             } else if self.kept.iter().all(|kept| kept.part(self.me) != name) {
                 self.incomplete.push(name);
             }

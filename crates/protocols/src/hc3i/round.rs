@@ -13,7 +13,7 @@ use faultline_core::{
     Attempt, Cause, Claim, GroupId, ImageName, Incarnation, Membership, Position, ProcessId, Time, Vectors,
 };
 
-use super::config::{Defect, Rule};
+use super::config::Rule;
 use super::message::{Control, Epoch, Head, RecoveryReport, RestorableCheckpoint, RollbackTarget};
 use super::{Hc3i, Phase, ProtocolHost, merge_vectors, placement};
 use crate::machines::{self, Checkpoint, Survey};
@@ -80,8 +80,7 @@ impl Hc3i {
     }
 
     pub(super) fn begin_round(&mut self, epoch: Epoch, cause: Cause, now: Time, host: &mut ProtocolHost) {
-        let asked = if self.has(Defect::HoldersNotAsked) { 0 } else { usize::MAX };
-        let awaited = self.members.iter().copied().chain(self.outside_holders().take(asked)).collect();
+        let awaited = self.members.iter().copied().chain(self.outside_holders()).collect();
         self.forget_missing_replicas();
         self.coordination().vanished.clear();
         self.coordination().round = Some(Round { epoch, cause, awaited, reports: Vec::new(), target: None });
@@ -111,12 +110,10 @@ impl Hc3i {
         now: Time,
         host: &mut ProtocolHost,
     ) {
-        let older_counts = self.has(Defect::OlderReportsCount);
         let Some(round) = self.coordination().round.as_mut() else {
             return;
         };
-        let is_older = round.epoch != epoch && !older_counts;
-        if is_older || round.target.is_some() || !round.awaited.remove(&from) {
+        if round.epoch != epoch || round.target.is_some() || !round.awaited.remove(&from) {
             return;
         }
         round.reports.push((from, report));
@@ -166,21 +163,15 @@ impl Hc3i {
         // Parts can outlive the tables, and the supervisor counts the lives, so no incarnation is reused even if
         // everything else is lost.
         let of_parts = survey.all().map(|(it, _)| it.position.incarnation).max().unwrap_or_default();
-        let failures = match self.has(Defect::FailuresNotCounted) {
-            true => 0,
-            false => (epoch.lives - self.members.len() as u64) as u32,
-        };
+        let failures = (epoch.lives - self.members.len() as u64) as u32;
         let incarnation = self.history.known(self.cluster).max(of_parts).next().max(Incarnation(failures));
-        let defects = self.config.defects;
         let checkpoint = kept.last().cloned();
         let sn = checkpoint.as_ref().map(|kept| kept.position.sn).unwrap_or_default();
         self.history.rolled_back(self.cluster, incarnation, sn);
         let sources = kept.iter().flat_map(|kept| survey.sources(kept.checkpoint())).collect();
-        let awaits_copies = !defects.has(Defect::ReadyBeforeCopies);
-        let copied = kept.iter().filter(|it| awaits_copies || Some(*it) != checkpoint.as_ref());
         let uncovered =
-            copied.flat_map(|it| uncovered(it, survey.parts(it.checkpoint()), &holders)).collect();
-        if let Some(target) = kept.last_mut().filter(|_| awaits_copies) {
+            kept.iter().flat_map(|it| uncovered(it, survey.parts(it.checkpoint()), &holders)).collect();
+        if let Some(target) = kept.last_mut() {
             target.covered = true; // Its replicas are confirmed before the cluster resumes.
         }
         let target = Arc::new(RollbackTarget {
@@ -253,11 +244,10 @@ impl Hc3i {
     }
 
     pub(super) fn ready(&mut self, from: ProcessId, epoch: Epoch, now: Time, host: &mut ProtocolHost) {
-        let older_counts = self.has(Defect::OlderReadyCounts);
         let Some(round) = self.coordination().round.as_mut() else {
             return;
         };
-        if (round.epoch == epoch || older_counts)
+        if round.epoch == epoch
             && round.target.is_some()
             && round.awaited.remove(&from)
             && round.awaited.is_empty()

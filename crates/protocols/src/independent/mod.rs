@@ -133,15 +133,6 @@ rules! {
     KeepsLogAtLine, without
         /// A collection also removes messages delivered in the interval that begins on the recovery line (I8).
         LogCollectedAtLine;
-    ; mutations
-    /// One replica of each checkpoint is omitted.
-    OneCopyTooFew,
-    /// A process rolls back after every third checkpoint, although it did not fail.
-    RollsBackUnasked,
-    /// A delivery does not become a dependency.
-    DeliveryNotNoted,
-    /// A replica is confirmed on arrival, before it is durable.
-    StoredOnArrival,
 }
 
 /// One process under independent checkpoints.
@@ -233,14 +224,6 @@ impl Protocol for Independent {
 
     fn control_kind(message: &Control) -> &'static str {
         message.kind()
-    }
-}
-
-/// Returns the placement of replicas, with one replica fewer if a defect omits one.
-fn placement(config: &Config) -> Placement {
-    match config.defects.has(Defect::OneCopyTooFew) {
-        true => config.placement.one_fewer(),
-        false => config.placement,
     }
 }
 

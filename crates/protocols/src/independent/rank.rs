@@ -15,7 +15,7 @@ use super::collection::Collecting;
 use super::message::{Control, Epoch, Head, Saved, Stamp};
 use super::recovery::Recovery;
 use super::store::{Event, Store};
-use super::{Config, Defect, Image, Independent, ProtocolHost, Rule, group_of, placement};
+use super::{Config, Image, Independent, ProtocolHost, Rule, group_of};
 use crate::machines::{
     Checkpoint, Delivered, Log, LogEntry, Received, Replication, Requires, Schedule, raise,
 };
@@ -98,7 +98,7 @@ impl Rank {
             waiting: VecDeque::new(),
             kept: Vec::new(),
             unconfirmed: BTreeSet::new(),
-            holders: placement(&config).holders(&membership, me).into(),
+            holders: config.placement.holders(&membership, me).into(),
             schedule: Schedule::new(every, None, now),
             attempts: 0,
             epoch: Epoch { life: life.0, attempt: 0 },
@@ -124,10 +124,6 @@ impl Rank {
     }
 
     #[inline]
-    pub(super) fn has(&self, mutation: Defect) -> bool {
-        self.config.defects.has(mutation)
-    }
-
     pub(super) fn is_recovering(&self) -> bool {
         matches!(self.phase, Phase::Recovering(_))
     }
@@ -313,9 +309,7 @@ impl Rank {
         if earlier.is_none() {
             host.deliver(id, arrival.payload);
             Arc::make_mut(&mut self.received).insert(id, self.position);
-            if !self.has(Defect::DeliveryNotNoted) {
-                raise(&mut self.delivered, from, sent_at);
-            }
+            raise(&mut self.delivered, from, sent_at);
         }
         let at = earlier.unwrap_or(self.position);
         if id.from == self.me {
@@ -457,9 +451,6 @@ impl Rank {
         unsent.into_iter().for_each(|(id, payload)| self.sent(id, payload, host));
         self.schedule.restart(now);
         self.replay_waiting(host);
-        if self.has(Defect::RollsBackUnasked) && position.sn.0.is_multiple_of(3) {
-            self.recover_again(now, host);
-        }
     }
 
     /// Returns the claim that the checkpoint in progress is discarded; `None` if no checkpoint is in progress.

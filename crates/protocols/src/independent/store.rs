@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use faultline_core::{Boot, ImageName, Incarnation, Input, LifeStart, ProcessId, Role, Time, To};
 
 use super::message::{Control, Epoch, Head};
-use super::{Config, Defect, Image, Independent, ProtocolHost, Rule, group_of, placement};
+use super::{Config, Image, Independent, ProtocolHost, Rule, group_of};
 use crate::machines::{GroupHistory, History, Reads, Refill, Writes};
 
 /// A result that concerns the process itself.
@@ -60,7 +60,6 @@ pub(super) struct Store {
     /// Requests that arrived before the listing.
     early: Vec<(ProcessId, Control)>,
     refill: Refill,
-    confirms_on_arrival: bool,
     refuses_refill: bool,
 }
 
@@ -72,7 +71,7 @@ impl Store {
         let tables = record.as_deref().and_then(|it| postcard::from_bytes(it).ok()).unwrap_or_default();
         let (history, notes): (History, History) = tables;
         let owns = membership.member(*me).role == Role::RANK;
-        let owners = placement(config).owners(membership, *me);
+        let owners = config.placement.owners(membership, *me);
         let mut store = Store {
             me: *me,
             history,
@@ -86,7 +85,6 @@ impl Store {
             inquiries: Vec::new(),
             early: Vec::new(),
             refill: Refill::new(*boot, owns, owners),
-            confirms_on_arrival: config.defects.has(Defect::StoredOnArrival),
             refuses_refill: !config.defects.obeys(Rule::RefillsHolders),
         };
         if *boot == Boot::Replaced {
@@ -186,9 +184,6 @@ impl Store {
         } else if is_useless(name, &self.notes.of(group_of(name.owner))) {
             self.settled(name, host); // A newer list has overtaken the replica.
         } else {
-            if self.confirms_on_arrival {
-                host.control(To::One(name.owner), Control::Stored(name));
-            }
             self.write(image, host);
         }
     }

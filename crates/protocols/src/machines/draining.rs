@@ -99,8 +99,7 @@ impl<P: Logging> Draining<P> {
         let name = self.checkpoint.part(group.me);
         let image = Image { name, head: Arc::new(head), saved: Arc::new(saved), snapshot };
         let Group { holders, store, .. } = group;
-        let requires = self.rules.requires;
-        let written = Replication::begin(image.into(), holders, requires, &mut store.writes, host);
+        let written = Replication::begin(image.into(), holders, Requires::ALL, &mut store.writes, host);
         self.part = Part::Written(written);
     }
 
@@ -157,8 +156,7 @@ impl<P: Logging> Draining<P> {
         let is_written = matches!(part, Part::Written(_));
         assert!(is_written || !rules.is_sound, "a checkpoint is committed once all parts are durable");
         let (frozen, vectors) = (now.since(self.since), Arc::default());
-        let late = if rules.receives { self.late } else { Vec::new() };
-        (Claim::Committed { position, attempt, forced: false, frozen, vectors }, late)
+        (Claim::Committed { position, attempt, forced: false, frozen, vectors }, self.late)
     }
 }
 
@@ -169,18 +167,13 @@ pub(crate) struct DrainRules {
     pub(crate) drains: bool,
     /// A part is written only once all messages in transit have arrived.
     pub(crate) waits: bool,
-    /// The messages that were in transit are received after the commit.
-    pub(crate) receives: bool,
-    /// The conditions under which a part counts as durable.
-    pub(crate) requires: Requires,
     /// Whether the protocol obeys all its rules, and therefore keeps its invariants.
     pub(crate) is_sound: bool,
 }
 
 impl DrainRules {
     /// All rules are obeyed.
-    pub(crate) const ALL: DrainRules =
-        DrainRules { drains: true, waits: true, receives: true, requires: Requires::ALL, is_sound: true };
+    pub(crate) const ALL: DrainRules = DrainRules { drains: true, waits: true, is_sound: true };
 }
 
 #[cfg(test)]
@@ -189,9 +182,6 @@ mod tests {
 
     use super::super::logs::tests::{Act, Actions, ME, PEER, Talk, group};
     use super::*;
-
-    const RULES: DrainRules =
-        DrainRules { requires: Requires { own: true, replicas: false }, ..DrainRules::ALL };
 
     fn late(number: u32) -> Late<()> {
         let id = MessageId { from: PEER, to: ME, incarnation: Incarnation(0), number };
@@ -202,7 +192,7 @@ mod tests {
     fn a_part_is_written_once_all_late_messages_have_arrived() {
         let (mut group, mut host) = (group(), Actions::default());
         let checkpoint = Checkpoint { position: Position::new(0, 1), attempt: Attempt(1) };
-        let mut part = Draining::<Talk>::begin(checkpoint, RULES, Time::ZERO, &mut host);
+        let mut part = Draining::<Talk>::begin(checkpoint, DrainRules::ALL, Time::ZERO, &mut host);
         assert_eq!(host.take(), [Act::Snapshot]);
         let snapshot =
             Snapshot { witness: Witness::default(), channels: Arc::from([]), application: Arc::from([]) };
@@ -218,6 +208,8 @@ mod tests {
         assert_eq!(host.take(), [Act::Persist(name)]);
         assert!(!part.completes());
         part.durable(name);
+        assert!(!part.completes(), "its holder has not confirmed the replica");
+        part.confirmed(PEER, name);
         assert!(part.completes() && !part.completes(), "a part completes once");
         let (claim, received) = part.commit(Time::ZERO);
         assert!(matches!(claim, Claim::Committed { position, .. } if position == checkpoint.position));

@@ -66,16 +66,6 @@ pub(crate) struct FrozenRules {
     pub(crate) drains: bool,
     /// Messages from an older incarnation are dropped.
     pub(crate) drops_old: bool,
-    /// Messages in transit at a checkpoint are delivered after its commit.
-    pub(crate) delivers_late: bool,
-    /// Messages that the application sends after its state is saved are transmitted after the commit.
-    pub(crate) transmits_unsent: bool,
-    /// The count of sent messages is reset after a rollback.
-    pub(crate) resets_sent: bool,
-    /// A part is written only once the last message in transit has arrived.
-    pub(crate) awaits_last: bool,
-    /// A message sent after a rollback waits until its receiver has rolled back.
-    pub(crate) waits_for_rollback: bool,
     /// Whether the protocol obeys all its rules, and therefore keeps its invariants.
     pub(crate) is_sound: bool,
     /// Messages from a later interval are held until this member reaches that interval.
@@ -145,7 +135,7 @@ where
             host.drop_stale(id);
             return;
         }
-        let is_newer = incarnation > self.position.incarnation && self.rules.waits_for_rollback;
+        let is_newer = incarnation > self.position.incarnation;
         if group.is_recovering() || is_newer || sn > self.position.sn {
             if self.rules.keeps_early || group.is_recovering() {
                 self.early.push((id, interval, payload));
@@ -212,8 +202,7 @@ where
         let (Some(snapshot), Some(expected), None) = (&part.saved, part.expected, &part.written) else {
             return;
         };
-        let awaited = expected.saturating_sub(u64::from(!self.rules.awaits_last));
-        if self.received < awaited && self.rules.drains {
+        if self.received < expected && self.rules.drains {
             return;
         }
         assert!(
@@ -273,7 +262,7 @@ where
         now: Time,
         host: &mut dyn Host<P>,
     ) -> bool {
-        let Some(mut part) = self.part.take_if(|part| part.checkpoint == checkpoint) else { return false };
+        let Some(part) = self.part.take_if(|part| part.checkpoint == checkpoint) else { return false };
         let is_written = part.written.is_some() || !self.rules.is_sound;
         assert!(is_written, "a checkpoint is committed once all parts are durable");
         let Checkpoint { position, attempt } = checkpoint;
@@ -281,12 +270,6 @@ where
         let (frozen, vectors) = (now.since(part.since), Arc::default());
         host.claim(Claim::Committed { position, attempt, forced: false, frozen, vectors });
         host.release();
-        if !self.rules.delivers_late {
-            part.in_transit.clear();
-        }
-        if !self.rules.transmits_unsent {
-            self.unsent.clear();
-        }
         self.resume(group, part.in_transit, host);
         true
     }
@@ -319,9 +302,7 @@ where
     pub(crate) fn restore(&mut self, group: &Group<P>, resumed: &Resumed<P>, host: &mut dyn Host<P>) {
         let (position, rolled_back) = resumed.restore(host);
         self.position = position;
-        if self.rules.resets_sent {
-            self.sent.clear();
-        }
+        self.sent.clear();
         self.received = 0;
         host.claim(rolled_back);
         // No process may act before the first checkpoint is committed.
@@ -348,11 +329,6 @@ mod tests {
     const RULES: FrozenRules = FrozenRules {
         drains: true,
         drops_old: true,
-        delivers_late: true,
-        transmits_unsent: true,
-        resets_sent: true,
-        awaits_last: true,
-        waits_for_rollback: true,
         is_sound: true,
         keeps_early: true,
         requires: Requires { own: true, replicas: false },

@@ -55,16 +55,11 @@ pub(crate) struct PairRules {
     pub(crate) waits: bool,
     /// A report from before a failure is dropped.
     pub(crate) drops_older: bool,
-    /// A peer whose group has failed receives a report on the state of the channel.
-    pub(crate) tells_new_peers: bool,
-    /// A peer's report waits until this process has learned of the failure that caused the report.
-    pub(crate) keeps_early: bool,
 }
 
 impl PairRules {
     /// All rules are obeyed.
-    pub(crate) const ALL: PairRules =
-        PairRules { waits: true, drops_older: true, tells_new_peers: true, keeps_early: true };
+    pub(crate) const ALL: PairRules = PairRules { waits: true, drops_older: true };
 }
 
 impl Pairs {
@@ -99,7 +94,7 @@ impl Pairs {
             let theirs = group.view.incarnation(group.view.group_of(peer));
             let present = logs.present(peer);
             let pair = self.pairs.entry(peer).or_default();
-            if pair.own != own || pair.theirs != theirs && self.rules.tells_new_peers {
+            if pair.own != own || pair.theirs != theirs {
                 let undecided = pair.undecided.or(Some(present.sent));
                 *pair = Pair { own, theirs, is_told: false, undecided };
             }
@@ -124,7 +119,7 @@ impl Pairs {
         report: &ChannelReport,
     ) -> bool {
         let theirs = group.view.incarnation(group.view.group_of(peer));
-        (report.from > theirs || report.to > group.incarnation) && self.rules.keeps_early
+        report.from > theirs || report.to > group.incarnation
     }
 
     /// Handles a peer's report that is not early. Returns whether the channel resumes: messages that the peer lacks can

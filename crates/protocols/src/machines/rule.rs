@@ -3,27 +3,18 @@
 /// Declares `Rule`, the rules of a protocol, together with `Defect` and `Defects`, the switches that disable individual
 /// rules (see `faultline_core::defects`). Code asks whether a rule is obeyed. In builds without debug assertions, the
 /// answer is a constant.
-///
-/// A switch that disables a *borrowed* rule counts as a mutation: the rule is another protocol's, whose own list
-/// contains the known defect.
 macro_rules! rules {
     (
         $($(#[$doc:meta])* $rule:ident, without $(#[$left_out:meta])* $defect:ident;)*
-        $(; borrowed $($(#[$lent_doc:meta])* $lent:ident, without $(#[$lent_out:meta])* $lent_defect:ident;)*)?
-        $(; mutations $($(#[$mutation_doc:meta])* $mutation:ident,)*)?
     ) => {
         faultline_core::defects! {
             $($(#[$left_out])* $defect,)*
-            ; mutations
-            $($($(#[$lent_out])* $lent_defect,)*)?
-            $($($(#[$mutation_doc])* $mutation,)*)?
         }
 
         /// A rule of the protocol.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Rule {
             $($(#[$doc])* $rule,)*
-            $($($(#[$lent_doc])* $lent,)*)?
         }
 
         impl Defects {
@@ -32,7 +23,6 @@ macro_rules! rules {
             pub fn obeys(self, rule: Rule) -> bool {
                 !self.has(match rule {
                     $(Rule::$rule => Defect::$defect,)*
-                    $($(Rule::$lent => Defect::$lent_defect,)*)?
                 })
             }
         }
@@ -47,14 +37,6 @@ macro_rules! rule_queries {
         impl $config {
             pub(super) fn obeys(&self, rule: Rule) -> bool {
                 self.defects.obeys(rule)
-            }
-
-            pub(super) fn is_mutated(&self, mutation: Defect) -> bool {
-                self.defects.has(mutation)
-            }
-
-            pub(super) fn is_unchanged(&self, mutation: Defect) -> bool {
-                !self.is_mutated(mutation)
             }
 
             /// Returns whether the protocol obeys all its rules, and therefore keeps its invariants.

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use faultline_core::{Boot, Claim, Host, ImageName, Input, LifeStart, ProcessId, Role, To};
 use serde::{Deserialize, Serialize};
 
-use super::{Config, Control, Defect, Determinant, LoggerMessage, PessimisticLogging, Recalled, Rule};
+use super::{Config, Control, Determinant, LoggerMessage, PessimisticLogging, Recalled, Rule};
 use crate::frame::{self, ExtraProcess};
 use crate::machines::group::View;
 
@@ -97,7 +97,6 @@ impl ExtraProcess<PessimisticLogging> for Logger {
 
 impl Logger {
     fn handle_message(&mut self, from: ProcessId, message: LoggerMessage, host: &mut LoggerHost) {
-        let defects = self.config.defects;
         let of_process = &mut self.orders[from.index()];
         match (message, &mut *of_process) {
             (LoggerMessage::Log { first, determinants }, Some(order)) => {
@@ -121,16 +120,11 @@ impl Logger {
                     Some(order) => {
                         // The restored checkpoint may have been in doubt when the process failed. The logger then still
                         // has deliveries that this checkpoint contains.
-                        if !defects.has(Defect::RestoredNotRemoved) {
-                            order.forget(first, None);
-                        }
+                        order.forget(first, None);
                         Recalled::Order { first, determinants: order.determinants.iter().copied().collect() }
                     }
                 };
-                match defects.has(Defect::RecallsBeforeDurable) {
-                    true => send(from, LoggerMessage::Recalled(answer), host),
-                    false => self.answers.push_back((self.changes, from, LoggerMessage::Recalled(answer))),
-                }
+                self.answers.push_back((self.changes, from, LoggerMessage::Recalled(answer)));
             }
             _ => {}
         }
@@ -156,16 +150,14 @@ impl Logger {
     }
 
     fn answer(&mut self, host: &mut LoggerHost) {
-        let durable = self.durable + u64::from(self.config.defects.has(Defect::AcknowledgesNext));
-        let due = self.answers.partition_point(|it| it.0 <= durable);
+        let due = self.answers.partition_point(|it| it.0 <= self.durable);
         for (_, receiver, message) in self.answers.drain(..due) {
             send(receiver, message, host);
         }
     }
 
     fn report_when_complete(&mut self, host: &mut LoggerHost) {
-        let are_told =
-            self.orders.iter().all(Option::is_some) || self.config.defects.has(Defect::HeldBeforeTold);
+        let are_told = self.orders.iter().all(Option::is_some);
         if self.lacks && self.durable >= self.changes && are_told {
             self.lacks = false;
             host.held();

@@ -85,37 +85,6 @@ rules! {
     CollectsAtCheckpoint, without
         /// Garbage collection uses the current counts instead of those at the checkpoint (R8).
         CollectsAtPresent;
-    ; mutations
-    /// A process resumes before the holders have confirmed their replicas of the restored checkpoint.
-    ReadyBeforeCopies,
-    /// A checkpoint counts as durable before it is durable in its process's own storage.
-    CommitsBeforeDurable,
-    /// Messages that wait until earlier deliveries are stable are not part of the checkpoint.
-    UnsentOutsideCheckpoint,
-    /// A message is sent although the last delivery before it is not stable.
-    LastNotStable,
-    /// The event logger acknowledges one more report than it has made durable.
-    AcknowledgesNext,
-    /// The event logger answers a restored process before the deliveries in the answer are durable.
-    RecallsBeforeDurable,
-    /// One more delivery than the checkpoint contains is removed from the event logger.
-    ForgetsOneTooMany,
-    /// A restored process delivers new messages before it has repeated all actions that need no further
-    /// message.
-    RestNotAwaited,
-    /// The sends before the restored checkpoint are not counted.
-    SentNotRestored,
-    /// An answer of the event logger that belongs to an older restore is accepted.
-    OlderRecallCounts,
-    /// Before all processes have reported to it, a new life of the event logger reports that it holds
-    /// everything.
-    HeldBeforeTold,
-    /// The event logger does not remove deliveries that the restored checkpoint contains.
-    RestoredNotRemoved,
-    /// A peer's announcement of a checkpoint, sent before a failure, is accepted after the failure.
-    OlderSettledCounts,
-    /// A new life of a peer receives no report on the state of the channel.
-    PeersFailureIgnored,
 }
 
 /// One delivery: the message, and its place among the receiver's sends (M1). The number of the delivery follows from
@@ -210,20 +179,14 @@ impl LoggingProtocol for PessimisticLogging {
 
     fn rules(defects: Defects) -> frame::Rules {
         let obeys = |rule| defects.obeys(rule);
-        let is_unchanged = |mutation| !defects.has(mutation);
         let mut rules = frame::Rules::ALL;
-        rules.group.copies_first = is_unchanged(Defect::ReadyBeforeCopies);
         rules.rank.drops_duplicates = obeys(Rule::SuppressesRepeated);
-        rules.rank.saves_actions = is_unchanged(Defect::UnsentOutsideCheckpoint);
         rules.rank.collects_at_checkpoint = obeys(Rule::CollectsAtCheckpoint);
         rules.logs.suppresses = obeys(Rule::SuppressesRepeated);
         rules.logs.saves_log = obeys(Rule::SavesLog);
         rules.logs.logs_suppressed = obeys(Rule::LogsSuppressed);
-        rules.logs.drops_older = is_unchanged(Defect::OlderSettledCounts);
-        rules.draining.requires.own = is_unchanged(Defect::CommitsBeforeDurable);
         rules.pairs.waits = obeys(Rule::MeetsFirst);
         rules.pairs.drops_older = obeys(Rule::DropsOlderMeeting);
-        rules.pairs.tells_new_peers = is_unchanged(Defect::PeersFailureIgnored);
         rules
     }
 }

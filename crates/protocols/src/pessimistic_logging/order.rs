@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 
 use faultline_core::MessageId;
 
-use super::{Defect, Defects, Determinant, Rule};
+use super::{Defects, Determinant, Rule};
 use crate::frame::Decision;
 
 /// A process's knowledge of the order of its deliveries. Deliveries are numbered from 0, across all channels.
@@ -68,8 +68,7 @@ impl DeliveryOrder {
     /// later message may be a consequence of such an action. It therefore waits until this process has done everything
     /// that needs no further message (M4).
     pub(super) fn needs_rest(&self) -> bool {
-        let awaits = !self.rules.has(Defect::RestNotAwaited);
-        self.is_behind && !self.is_asking && self.next().is_none() && awaits
+        self.is_behind && !self.is_asking && self.next().is_none()
     }
 
     /// Records that this process has repeated everything that other processes may have seen.
@@ -79,8 +78,7 @@ impl DeliveryOrder {
 
     /// Returns whether everything that could be sent now depends only on stable deliveries (M2).
     pub(super) fn is_stable(&self) -> bool {
-        let spared = u64::from(self.rules.has(Defect::LastNotStable));
-        self.stable + spared >= self.delivered || !self.rules.obeys(Rule::WaitsForStable)
+        self.stable >= self.delivered || !self.rules.obeys(Rule::WaitsForStable)
     }
 
     /// Counts a message that the application sent.
@@ -91,10 +89,9 @@ impl DeliveryOrder {
     /// Returns whether a message may be delivered now (M4).
     pub(super) fn decide(&self, id: MessageId) -> Decision {
         let after_sends = self.rules.obeys(Rule::RepeatsAfterSends);
-        let awaits_rest = !self.rules.has(Defect::RestNotAwaited);
         match self.next() {
             _ if self.is_asking => Decision::Later,
-            None if self.is_behind && after_sends && awaits_rest => Decision::Later,
+            None if self.is_behind && after_sends => Decision::Later,
             None => Decision::New,
             Some(_) if !self.rules.obeys(Rule::RepeatsInOrder) => Decision::Repeated,
             Some(next) => {
@@ -143,7 +140,7 @@ impl DeliveryOrder {
 
     /// Learns the deliveries to repeat. Returns `false` if the answer belongs to an outdated request.
     pub(super) fn recalled(&mut self, first: u64, determinants: &[Determinant]) -> bool {
-        if first != self.first && !self.rules.has(Defect::OlderRecallCounts) {
+        if first != self.first {
             return false;
         }
         self.stable = first + determinants.len() as u64;

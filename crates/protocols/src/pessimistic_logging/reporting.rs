@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use faultline_core::{Host, ImageName, MessageId, ProcessId, Role, Time, To};
 
 use super::order::DeliveryOrder;
-use super::{Control, Defect, Defects, LoggerMessage, PessimisticLogging, Recalled, Rule};
+use super::{Control, Defects, LoggerMessage, PessimisticLogging, Recalled, Rule};
 use crate::frame::{Decision, Delivering, Rank};
 use crate::machines::group::{Group, View};
 use crate::machines::logs::{Channel, Logs};
@@ -154,7 +154,6 @@ impl Delivering<PessimisticLogging> for ReportedOrder {
     ) {
         let below = delivered(channels);
         self.order.saved(below);
-        let below = below + u64::from(self.defects.has(Defect::ForgetsOneTooMany));
         self.tell(LoggerMessage::Forget { below, by: Some(part) }, host);
     }
 
@@ -166,7 +165,6 @@ impl Delivering<PessimisticLogging> for ReportedOrder {
         host: &mut ProtocolHost,
     ) {
         let sent = logs.channels.values().map(|it| u64::from(it.sent)).sum::<u64>() + waiting as u64;
-        let sent = if self.defects.has(Defect::SentNotRestored) { 0 } else { sent };
         self.order.restore(delivered(&logs.channels), sent, has_acted);
         self.contact_logger(host);
     }

@@ -49,35 +49,6 @@ rules! {
     DropsOlderLives, without
         /// Messages from older incarnations of a cluster are accepted (R5).
         NoLifeCheck;
-    ; mutations
-    /// One replica of each part is omitted.
-    OneCopyTooFew,
-    /// A cluster resumes before the holders have confirmed their replicas of the restored checkpoint.
-    ReadyBeforeCopies,
-    /// A part counts as durable before its holders have confirmed it.
-    CommitsBeforeCopies,
-    /// Messages in transit at the cut are not received after the commit.
-    LateNotReceived,
-    /// A checkpoint does not wait for the cluster's last member.
-    OneAnswerNotAwaited,
-    /// Messages that the application sends after its state is saved are not transmitted after the commit.
-    UnsentDropped,
-    /// A message that arrives during its receiver's restore is dropped.
-    ArrivalsDroppedWhileRestoring,
-    /// A committed checkpoint is not announced to the peers, so log entries are never collected.
-    NeverCollects,
-    /// One more message than the receiver's checkpoint contains is removed from the log.
-    CollectsOneTooMany,
-    /// The last message that a peer has received is sent to it again.
-    LastReceivedResent,
-    /// Messages that are in transit when another cluster fails are sent again.
-    InTransitSentAgain,
-    /// A peer's announcement of a checkpoint, sent before a failure, is accepted after the failure.
-    OlderSettledCounts,
-    /// A peer's report is handled before its receiver has learned of the failure that caused the report.
-    EarlyMeetingHandled,
-    /// A new incarnation of the peer's cluster receives no report on the state of the channel.
-    PeersFailureIgnored,
 }
 
 /// Messages between processes.
@@ -102,29 +73,14 @@ impl LoggingProtocol for Spbc {
 
     fn rules(defects: Defects) -> frame::Rules {
         let obeys = |rule| defects.obeys(rule);
-        let is_unchanged = |mutation| !defects.has(mutation);
         let mut rules = frame::Rules::ALL;
-        rules.omitted_replicas = u16::from(defects.has(Defect::OneCopyTooFew));
-        rules.group.copies_first = is_unchanged(Defect::ReadyBeforeCopies);
         rules.rank.drops_undone = obeys(Rule::DropsOlderLives);
         rules.rank.drops_lost = obeys(Rule::DropsOlderLives);
-        rules.rank.keeps_arrivals = is_unchanged(Defect::ArrivalsDroppedWhileRestoring);
-        rules.rank.sends_held = is_unchanged(Defect::UnsentDropped);
         rules.rank.collects_at_checkpoint = obeys(Rule::CollectsAtCheckpoint);
-        rules.rank.awaits_all = is_unchanged(Defect::OneAnswerNotAwaited);
         rules.logs.saves_log = obeys(Rule::SavesLog);
         rules.logs.logs_suppressed = obeys(Rule::LogsSuppressed);
-        rules.logs.collects = is_unchanged(Defect::NeverCollects);
-        rules.logs.collects_exactly = is_unchanged(Defect::CollectsOneTooMany);
-        rules.logs.suppresses_last = is_unchanged(Defect::LastReceivedResent);
-        rules.logs.keeps_in_transit = is_unchanged(Defect::InTransitSentAgain);
-        rules.logs.drops_older = is_unchanged(Defect::OlderSettledCounts);
-        rules.draining.receives = is_unchanged(Defect::LateNotReceived);
-        rules.draining.requires.replicas = is_unchanged(Defect::CommitsBeforeCopies);
         rules.pairs.waits = obeys(Rule::MeetsFirst);
         rules.pairs.drops_older = obeys(Rule::DropsOlderMeeting);
-        rules.pairs.tells_new_peers = is_unchanged(Defect::PeersFailureIgnored);
-        rules.pairs.keeps_early = is_unchanged(Defect::EarlyMeetingHandled);
         rules
     }
 }

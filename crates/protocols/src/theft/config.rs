@@ -108,39 +108,6 @@ rules! {
     LogsThefts, without
         /// As printed (section 5): the log contains the construction of the graph, but not the thefts of tasks.
         TheftsNotLogged;
-    ; mutations
-    /// One replica of each image is omitted.
-    OneCopyTooFew,
-    /// An image counts as replicated although its last holder has not confirmed it.
-    LastHolderNotAwaited,
-    /// An image counts as durable before it is durable at its owner.
-    CommitsBeforeDurable,
-    /// A replica is confirmed on arrival, before it is durable.
-    StoredOnArrival,
-    /// Confirmations from a holder's earlier life still count.
-    OlderLifeConfirms,
-    /// A failed write is not repeated.
-    FailedWritesForgotten,
-    /// A holder answers a search before its writes are durable.
-    WritesNotAwaited,
-    /// A search ends although its last holder has not answered.
-    LastAnswerNotAwaited,
-    /// A search waits for processes that have failed permanently.
-    GoneAwaited,
-    /// Holders that have failed permanently are not replaced.
-    HoldersNotReplaced,
-    /// A holder whose storage was lost reports it as complete when the replicas arrive, before they are durable.
-    FilledOnArrival,
-    /// A restored process does not announce its return.
-    ReturnNotAnnounced,
-    /// A process continues to wait for an answer that was lost when its victim failed.
-    AskingNotStopped,
-    /// A process keeps a loan although the thief does not have the task.
-    DeniedNotVoided,
-    /// Checkpoints do not list the processes that their owner has absorbed.
-    AbsorbedNotRecorded,
-    /// Checkpoints are taken half as often as requested.
-    CheckpointsHalfAsOften,
 }
 
 rule_queries!(Config);

@@ -66,8 +66,6 @@ pub(super) struct Copies {
     waiting: Vec<Request>,
     /// Reads for processes that requested images.
     lookups: Vec<Lookup>,
-    /// Whether answers wait until the writes in progress are complete; `false` only under a mutation.
-    awaits_writes: bool,
 }
 
 /// A request for the newest state of an owner.
@@ -98,7 +96,7 @@ pub(super) struct Answer {
 
 impl Copies {
     /// Describes storage that is empty, or whose listing is awaited.
-    pub(super) fn new(is_listed: bool, awaits_writes: bool, membership: &Membership) -> Copies {
+    pub(super) fn new(is_listed: bool, membership: &Membership) -> Copies {
         Copies {
             gone: gone(membership),
             names: BTreeMap::new(),
@@ -107,7 +105,6 @@ impl Copies {
             is_listed,
             waiting: Vec::new(),
             lookups: Vec::new(),
-            awaits_writes,
         }
     }
 
@@ -178,7 +175,7 @@ impl Copies {
     fn look_up(&mut self, request: Request, host: &mut dyn Machine<TaskRecovery>) -> Option<Answer> {
         let Request { from, owner, beyond } = request;
         let may_arrive = from != owner && !self.gone.contains(&owner);
-        let is_writing = self.awaits_writes && self.writing.iter().any(|it| it.owner == owner);
+        let is_writing = self.writing.iter().any(|it| it.owner == owner);
         if !self.is_listed || may_arrive || is_writing {
             self.waiting.push(request);
             return None;

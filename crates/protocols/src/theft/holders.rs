@@ -4,13 +4,12 @@ use alloc::vec::Vec;
 
 use faultline_core::{Membership, Presence, ProcessId, Role};
 
-use super::config::{Config, Defect};
+use super::config::Config;
 use crate::placement::ReplicateTo;
 
 /// Returns the processes that hold replicas of `owner`'s images.
 pub(super) fn holders(config: &Config, membership: &Membership, owner: ProcessId) -> Vec<ProcessId> {
-    let missing = u16::from(config.is_mutated(Defect::OneCopyTooFew));
-    let copies = usize::from(config.replicas.saturating_sub(missing));
+    let copies = usize::from(config.replicas);
     let stays = |it: &ProcessId| !membership.member(*it).gone;
     candidates(config, membership, owner).into_iter().filter(stays).take(copies).collect()
 }

@@ -122,11 +122,7 @@ impl TaskProtocol for TaskRecovery {
             is_running: boot == Boot::Fresh && is_rank,
             is_lost: false,
             stable: Stable::new(me, life, now, &config, &membership),
-            copies: Copies::new(
-                boot == Boot::Fresh,
-                config.is_unchanged(Defect::WritesNotAwaited),
-                &membership,
-            ),
+            copies: Copies::new(boot == Boot::Fresh, &membership),
             searches: BTreeMap::new(),
             absorbed: BTreeSet::new(),
             unfilled: BTreeSet::new(),
@@ -150,14 +146,7 @@ impl TaskProtocol for TaskRecovery {
             TaskInput::Image { from, image } => {
                 if image.name.owner == from {
                     let is_fenced = self.config.obeys(Rule::FencesStorage);
-                    let name = image.name;
                     self.copies.hold(image, &self.membership, is_fenced, host);
-                    if self.config.is_mutated(Defect::StoredOnArrival) {
-                        host.control(To::One(from), Message::Durable(name));
-                    }
-                    if self.config.is_mutated(Defect::FilledOnArrival) {
-                        self.filled(from, host);
-                    }
                 } else {
                     self.found(&image, host);
                 }
@@ -169,7 +158,7 @@ impl TaskProtocol for TaskRecovery {
                 self.listed(images.into_iter().map(|(name, _)| name).collect(), host)
             }
             TaskInput::Membership(membership) => self.membership_changed(membership, host),
-            TaskInput::Timeout => self.stable.timeout(&self.config, &self.membership, now, host),
+            TaskInput::Timeout => self.stable.timeout(&self.membership, now, host),
             TaskInput::Changed | TaskInput::Recorded { .. } => {}
         }
         if self.is_running && !self.is_lost {
@@ -287,9 +276,7 @@ impl TaskRecovery {
                 }
             }
             Message::Never(theft) => {
-                if self.config.is_unchanged(Defect::DeniedNotVoided) {
-                    host.void(theft);
-                }
+                host.void(theft);
             }
         }
     }
@@ -298,8 +285,7 @@ impl TaskRecovery {
     /// may be lost.
     fn reconcile_with(&mut self, from: ProcessId, processes: &[ProcessId], host: &mut dyn TaskHost<Self>) {
         let concerns = |process: ProcessId| processes.contains(&process);
-        let stops_asking = self.config.is_unchanged(Defect::AskingNotStopped);
-        if host.asking().is_some_and(|it| concerns(it.victim)) && stops_asking {
+        if host.asking().is_some_and(|it| concerns(it.victim)) {
             host.stop_asking();
         }
         for theft in host.loans().into_iter().filter(|it| concerns(it.thief)) {
@@ -363,9 +349,7 @@ impl TaskRecovery {
             .filter(|it| {
                 let (old, new) = (before.member(*it), self.membership.member(*it));
                 if old.life != new.life || !new.up {
-                    if self.config.is_unchanged(Defect::OlderLifeConfirms) {
-                        self.stable.failed(*it);
-                    }
+                    self.stable.failed(*it);
                     if *it != self.me {
                         self.copies.forget(*it);
                     }
@@ -378,11 +362,11 @@ impl TaskRecovery {
         self.answer(answers, host);
         let members = self.membership.members.iter().zip(before.members.iter());
         let some_are_gone = members.into_iter().any(|(new, old)| new.gone != old.gone);
-        if some_are_gone && self.config.is_unchanged(Defect::HoldersNotReplaced) {
+        if some_are_gone {
             self.stable.holders_changed(&self.config, &self.membership);
         }
         if !new.is_empty() || some_are_gone {
-            self.stable.again(&self.config, &self.membership, host);
+            self.stable.again(&self.membership, host);
         }
         let gone: Vec<ProcessId> = (0..self.membership.members.len() as u32)
             .map(ProcessId)

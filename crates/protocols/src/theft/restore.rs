@@ -11,7 +11,7 @@ use faultline_dataflow::successor;
 use super::copies::{Answer, ImageOf, Request, Search};
 use super::holders::{all_holders, holders};
 use super::message::Message;
-use super::{Defect, Rule, TaskRecovery};
+use super::{Rule, TaskRecovery};
 
 impl TaskRecovery {
     /// Handles the listing of the storage. A process restores its newest state, wherever that is stored, not just the
@@ -32,10 +32,7 @@ impl TaskRecovery {
     fn look_for(&mut self, owners: &[ProcessId], host: &mut dyn TaskHost<Self>) {
         for owner in owners {
             let holders = all_holders(&self.config, &self.membership, *owner);
-            let spared = usize::from(self.config.is_mutated(Defect::LastAnswerNotAwaited));
-            let awaited = holders.len().saturating_sub(spared);
-            let asked = holders.into_iter().take(awaited).chain([self.me]).collect();
-            self.searches.insert(*owner, Search::of(asked));
+            self.searches.insert(*owner, Search::of(holders.into_iter().chain([self.me]).collect()));
         }
         for owner in owners {
             let request = Request { from: self.me, owner: *owner, beyond: None };
@@ -72,8 +69,7 @@ impl TaskRecovery {
     /// Asks these processes again, now that they are up. Searches no longer wait for permanently failed processes.
     pub(super) fn search_again(&mut self, new: &[ProcessId], host: &mut dyn TaskHost<Self>) {
         for (owner, search) in &mut self.searches {
-            let awaits_gone = self.config.is_mutated(Defect::GoneAwaited);
-            search.asked.retain(|it| !self.membership.member(*it).gone || awaits_gone);
+            search.asked.retain(|it| !self.membership.member(*it).gone);
             // Other processes are asked only after the search in this process's own storage has ended.
             let is_here = !search.asked.contains(&self.me);
             for it in new.iter().copied().filter(|_| is_here) {
@@ -215,7 +211,7 @@ impl TaskRecovery {
         assert!(!absorbed.contains(&self.me), "a process does not absorb its own graph");
         let mine: Arc<[ProcessId]> = core::iter::once(self.me).chain(absorbed).collect();
         for it in self.membership.with_role(Role::RANK).filter(|it| *it != self.me) {
-            if self.membership.member(it).up && self.config.is_unchanged(Defect::ReturnNotAnnounced) {
+            if self.membership.member(it).up {
                 host.control(To::One(it), Message::Here(mine.clone()));
             }
         }

@@ -16,7 +16,7 @@ use faultline_dataflow::GraphEvent;
 use faultline_dataflow::recovery::{Leg, TaskHost};
 
 use super::TaskRecovery;
-use super::config::{Config, Defect, Rule, StableState};
+use super::config::{Config, Rule, StableState};
 use super::copies::{CHECKPOINT, ImageOf, is_checkpoint};
 use super::holders::holders;
 use super::message::Head;
@@ -161,8 +161,7 @@ impl Stable {
         };
         let is_forced = core::mem::take(&mut self.is_wanted);
         if is_checkpoint(name) {
-            let times = 1 + u64::from(config.is_mutated(Defect::CheckpointsHalfAsOften));
-            self.due = now + config.tau * times;
+            self.due = now + config.tau;
             self.needs_checkpoint = false;
         }
         assert!(
@@ -170,9 +169,7 @@ impl Stable {
             "{name:?} is newer than all images before it"
         );
         self.last = Some(name);
-        let are_recorded = config.is_unchanged(Defect::AbsorbedNotRecorded);
-        let absorbed = absorbed.iter().copied().filter(|_| are_recorded);
-        let head = Arc::new(Head { absorbed: absorbed.collect() });
+        let head = Arc::new(Head { absorbed: absorbed.iter().copied().collect() });
         let image = Arc::new(Image { name, head, saved: Arc::new(()), snapshot });
         host.persist(image.clone());
         let legs = core::mem::take(&mut self.waiting);
@@ -202,7 +199,6 @@ impl Stable {
     /// Repeats the writes in progress if they have stalled, because the storage may have been full, or a message lost.
     pub(super) fn timeout(
         &mut self,
-        config: &Config,
         membership: &Membership,
         now: Time,
         host: &mut dyn TaskHost<TaskRecovery>,
@@ -213,7 +209,7 @@ impl Stable {
         let after = if core::mem::take(&mut self.has_progressed) {
             RETRY
         } else {
-            self.again(config, membership, host);
+            self.again(membership, host);
             self.retry.1 * 2
         };
         self.retry = (now + after, after);
@@ -222,15 +218,10 @@ impl Stable {
     /// Sends each image whose write is incomplete to the holders that have not confirmed it, and retries failed writes
     /// to this process's own storage. An image that this storage is still writing is not written twice: if the second
     /// write failed, the storage would lose it.
-    pub(super) fn again(
-        &mut self,
-        config: &Config,
-        membership: &Membership,
-        host: &mut dyn TaskHost<TaskRecovery>,
-    ) {
+    pub(super) fn again(&mut self, membership: &Membership, host: &mut dyn TaskHost<TaskRecovery>) {
         for write in &mut self.writing {
             write.send(&self.holders, membership, host);
-            if write.here == Here::Failed && config.is_unchanged(Defect::FailedWritesForgotten) {
+            if write.here == Here::Failed {
                 write.here = Here::Writing;
                 host.persist(write.image.clone());
             }
@@ -299,12 +290,9 @@ impl Stable {
         membership: &Membership,
         host: &mut dyn TaskHost<TaskRecovery>,
     ) -> Option<ImageName> {
-        let is_here =
-            |write: &Write| write.here == Here::Durable || config.is_mutated(Defect::CommitsBeforeDurable);
-        let spared = usize::from(config.is_mutated(Defect::LastHolderNotAwaited));
-        let awaited = &self.holders[..self.holders.len().saturating_sub(spared)];
-        let is_durable =
-            |write: &Write| is_here(write) && awaited.iter().all(|it| write.holders.contains(it));
+        let is_durable = |write: &Write| {
+            write.here == Here::Durable && self.holders.iter().all(|it| write.holders.contains(it))
+        };
         let in_any_order = !config.obeys(Rule::DurableInOrder);
         let may_complete =
             |index: usize, write: &Write| index == 0 || is_checkpoint(write.image.name) || in_any_order;

@@ -12,8 +12,8 @@ mod explore;
 #[allow(dead_code, unused_imports, reason = "each protocol's tests use only part of the harness")]
 #[path = "../harness/mod.rs"]
 mod harness;
-mod mutations;
 mod spill;
+mod transit;
 
 /// Longer than any directed schedule: after the first checkpoint, all others are taken on request.
 const EVERY: Span = Span::from_secs(3_600);

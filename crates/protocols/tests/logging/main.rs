@@ -35,13 +35,13 @@ fn in_order(defects: pessimistic_logging::Defects) -> pessimistic_logging::Confi
     }
 }
 
-fn in_phases(defects: full_logging::Defects) -> full_logging::Config {
+fn in_phases() -> full_logging::Config {
     full_logging::Config {
         checkpoint_every: vec![Some(EVERY); 3].into(),
         placement: PLACEMENT,
         log_memory: None,
         retry_every: RETRY,
-        defects,
+        defects: (),
     }
 }
 
@@ -132,7 +132,7 @@ fn under_spbc_a_checkpoint_drains_the_cluster() {
 /// R8: a committed checkpoint of the receiver empties the sender's log.
 #[test]
 fn a_checkpoint_of_the_receiver_frees_the_log() {
-    let mut federation = running::<FullLogging>(&[1, 1], in_phases(Default::default()));
+    let mut federation = running::<FullLogging>(&[1, 1], in_phases());
     federation.exchange(p(0), p(1), "m");
     let logged = |federation: &Federation<FullLogging>| federation.protocol(p(0)).gauges().log_messages;
     assert_eq!(logged(&federation), 1);
@@ -144,7 +144,7 @@ fn a_checkpoint_of_the_receiver_frees_the_log() {
 /// R9, R10: only the failed process rolls back, even inside a cluster.
 #[test]
 fn under_full_logging_only_the_failed_process_rolls_back() {
-    let mut federation = running::<FullLogging>(&[2, 1], in_phases(Default::default()));
+    let mut federation = running::<FullLogging>(&[2, 1], in_phases());
     federation.exchange(p(0), p(1), "m1");
     federation.exchange(p(2), p(1), "m2");
     federation.fail(p(1));
@@ -195,42 +195,30 @@ fn under_pessimistic_logging_the_order_is_repeated() {
 /// deliver another message instead of "second", so no process may depend on this delivery.
 #[test]
 fn under_pessimistic_logging_a_delivery_is_acknowledged_only_once_it_is_durable() {
-    use pessimistic_logging::{Defect, Defects};
-    let received = |defects| {
-        let mut federation = running::<PessimisticLogging>(&[1, 1, 1], in_order(defects));
-        federation.exchange(p(0), p(2), "first");
-        federation.hold_storage(p(3), true);
-        federation.exchange(p(1), p(2), "second");
-        federation.exchange(p(2), p(0), "answer");
-        let early = federation.received(p(0)).join(" ");
-        federation.hold_storage(p(3), false);
-        federation.settle();
-        assert_eq!(federation.received(p(0)), ["answer"]);
-        early
-    };
-    assert_eq!(received(Defects::default()), "");
-    assert_eq!(received(Defects::only(Defect::AcknowledgesNext)), "answer");
+    let mut federation = running::<PessimisticLogging>(&[1, 1, 1], in_order(Default::default()));
+    federation.exchange(p(0), p(2), "first");
+    federation.hold_storage(p(3), true);
+    federation.exchange(p(1), p(2), "second");
+    federation.exchange(p(2), p(0), "answer");
+    assert_eq!(federation.received(p(0)), [""; 0]);
+    federation.hold_storage(p(3), false);
+    federation.settle();
+    assert_eq!(federation.received(p(0)), ["answer"]);
 }
 
 /// M3: p2 fails, and the event logger p3 tells it which messages to deliver again. p3 answers only once the
 /// delivery of "second" is durable.
 #[test]
 fn under_pessimistic_logging_a_recalled_delivery_is_durable() {
-    use pessimistic_logging::{Defect, Defects};
-    let recalled = |defects| {
-        let mut federation = running::<PessimisticLogging>(&[1, 1, 1], in_order(defects));
-        federation.exchange(p(0), p(2), "first");
-        federation.hold_storage(p(3), true);
-        federation.exchange(p(1), p(2), "second");
-        federation.fail(p(2));
-        let early = federation.received(p(2)).join(" ");
-        federation.hold_storage(p(3), false);
-        federation.settle();
-        assert_eq!(federation.received(p(2)), ["first", "second"]);
-        early
-    };
-    assert_eq!(recalled(Defects::default()), "");
-    assert_eq!(recalled(Defects::only(Defect::RecallsBeforeDurable)), "first second");
+    let mut federation = running::<PessimisticLogging>(&[1, 1, 1], in_order(Default::default()));
+    federation.exchange(p(0), p(2), "first");
+    federation.hold_storage(p(3), true);
+    federation.exchange(p(1), p(2), "second");
+    federation.fail(p(2));
+    assert_eq!(federation.received(p(2)), [""; 0]);
+    federation.hold_storage(p(3), false);
+    federation.settle();
+    assert_eq!(federation.received(p(2)), ["first", "second"]);
 }
 
 /// R10: p0 learns of p1's failure. Then a report arrives that p1 sent in the previous round, when it still
@@ -238,24 +226,20 @@ fn under_pessimistic_logging_a_recalled_delivery_is_durable() {
 #[test]
 fn under_full_logging_a_report_of_an_older_round_does_not_count() {
     use faultline_protocols::hydee::RoundMessage as Message;
-    use full_logging::{Control, Defect, Defects};
-    let received = |defects| {
-        let mut federation = running::<FullLogging>(&[1, 1], in_phases(defects));
-        federation.let_output_survive();
-        federation.exchange(p(0), p(1), "m");
-        let is_sync = |it: &Control| matches!(it, Control::Resume(Message::Sync { epoch: 1, .. }));
-        let sync = federation.hold(move |flight| flight.to == p(0) && flight.control().is_some_and(is_sync));
-        federation.fail(p(0));
-        federation.kill(p(1), Kept);
-        federation.detect(p(1));
-        federation.settle();
-        federation.release(sync);
-        federation.settle();
-        federation.restart(p(1));
-        federation.settle();
-        federation.exchange(p(0), p(1), "m");
-        federation.received(p(1)).join(" ")
-    };
-    assert_eq!(received(Defects::default()), "m");
-    assert_eq!(received(Defects::only(Defect::OlderSyncAccepted)), "");
+    use full_logging::Control;
+    let mut federation = running::<FullLogging>(&[1, 1], in_phases());
+    federation.let_output_survive();
+    federation.exchange(p(0), p(1), "m");
+    let is_sync = |it: &Control| matches!(it, Control::Resume(Message::Sync { epoch: 1, .. }));
+    let sync = federation.hold(move |flight| flight.to == p(0) && flight.control().is_some_and(is_sync));
+    federation.fail(p(0));
+    federation.kill(p(1), Kept);
+    federation.detect(p(1));
+    federation.settle();
+    federation.release(sync);
+    federation.settle();
+    federation.restart(p(1));
+    federation.settle();
+    federation.exchange(p(0), p(1), "m");
+    assert_eq!(federation.received(p(1)), ["m"]);
 }

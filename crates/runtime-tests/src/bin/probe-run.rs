@@ -61,7 +61,6 @@ fn scenario(detect_after: Span) -> Scenario {
             leaves: Vec::new(),
             is_planned: false,
             least_work_left_percent: 0,
-            defects: Default::default(),
         },
         seed: 1,
     }

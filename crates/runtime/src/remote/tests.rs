@@ -239,7 +239,6 @@ fn options(dir: &std::path::Path, enough: &Arc<AtomicBool>) -> RunOptions {
             plan: vec![planned],
             is_planned: false,
             least_work_left_percent: 0,
-            defects: Default::default(),
         },
         membership: Membership {
             version: MembershipVersion(0),

@@ -398,7 +398,6 @@ fn processes_fail_while_partitions_move_home() {
 /// the coordinator fails as well, only the remaining processes can know which checkpoint is valid.
 #[test]
 fn processes_fail_as_soon_as_a_cluster_is_released() {
-    let mut unrecoverable = 0;
     for (cluster, failed) in (0..3).flat_map(|cluster| (0..RANKS).map(move |failed| (cluster, failed))) {
         if failed / 2 == u32::from(cluster) {
             continue;
@@ -409,11 +408,7 @@ fn processes_fail_as_soon_as_a_cluster_is_released() {
         let faults = processes.map(|it| (released.clone(), crash(it, (StorageFate::Kept, true)))).to_vec();
         let federation = Federation { leaves, faults, ..federation(14) };
         let config = cck::Config { replicas: 0, ..coordinated(Coordination::Neighbours) };
-        let ended = survives(&federation, config.clone(), &(cluster, failed));
+        let ended = survives(&federation, config, &(cluster, failed));
         assert_eq!(ended.count(FactKind::Left), 1, "cluster {cluster}");
-        let defects = cck::Defects::only(cck::Defect::ReleasedAtFirst);
-        let outcome = federation.run::<Cck>(cck::Config { defects, ..config }).outcome;
-        unrecoverable += u32::from(matches!(outcome, Outcome::Unrecoverable { .. }));
     }
-    assert_eq!(unrecoverable, 2 * 3, "the hosts of the partitions that have moved");
 }

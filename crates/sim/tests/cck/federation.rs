@@ -287,7 +287,6 @@ impl Federation {
             plan: plan.collect(),
             is_planned: true,
             least_work_left_percent: 0,
-            defects: Default::default(),
         };
         let link = |latency: Span| LinkProperties {
             latency,

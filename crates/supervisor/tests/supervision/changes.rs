@@ -50,7 +50,6 @@ impl TestDriver {
             scope: Scope::Cluster,
             is_planned: false,
             least_work_left_percent: 0,
-            defects: Default::default(),
         };
         let mut orders = Vec::new();
         let supervisor = Supervisor::new(config, membership, &mut orders);

@@ -76,7 +76,6 @@ impl TestDriver {
             leaves: Vec::new(),
             is_planned: false,
             least_work_left_percent: 20,
-            defects: Default::default(),
         };
         change(&mut config);
         let mut orders = Vec::new();

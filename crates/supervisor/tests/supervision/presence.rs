@@ -66,7 +66,6 @@ impl TestDriver {
             leaves,
             is_planned,
             least_work_left_percent: 0,
-            defects: Default::default(),
         };
         let mut orders = Vec::new();
         let supervisor = Supervisor::new(config, membership, &mut orders);

@@ -65,39 +65,12 @@ pub(crate) struct Rules {
     pub(crate) companions_first: bool,
     /// If a part is retained, its companions are retained, too.
     pub(crate) keeps_companions: bool,
-    /// A replica is confirmed only once it is durable.
-    pub(crate) confirms_durable: bool,
-    /// A write that the storage refused is repeated.
-    pub(crate) repeats_writes: bool,
-    /// Parts older than the one to keep are removed.
-    pub(crate) removes_older: bool,
-    /// A recovering group learns which parts are durable only once no write for the group is in progress.
-    pub(crate) answers_after_writes: bool,
-    /// A recovery waits for the holders outside the group.
-    pub(crate) asks_holders: bool,
     /// The newest complete checkpoint is restored, not the oldest.
     pub(crate) restores_newest: bool,
-    /// A group resumes only once the holders have confirmed their replicas of the checkpoint that it restores.
-    pub(crate) copies_first: bool,
-    /// A group resumes only while all its members are up.
-    pub(crate) resumes_complete: bool,
-    /// Messages from an older attempt at a restore are ignored.
-    pub(crate) ignores_older: bool,
 }
 
 impl Rules {
     /// All rules are obeyed.
-    pub(crate) const ALL: Rules = Rules {
-        companions_first: true,
-        keeps_companions: true,
-        confirms_durable: true,
-        repeats_writes: true,
-        removes_older: true,
-        answers_after_writes: true,
-        asks_holders: true,
-        restores_newest: true,
-        copies_first: true,
-        resumes_complete: true,
-        ignores_older: true,
-    };
+    pub(crate) const ALL: Rules =
+        Rules { companions_first: true, keeps_companions: true, restores_newest: true };
 }

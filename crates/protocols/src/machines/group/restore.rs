@@ -155,8 +155,7 @@ impl<P: Grouped> Group<P> {
 
     fn begin(&mut self, restore: RestoreNo, host: &mut dyn Machine<P>) {
         let outside = self.outside_holders();
-        let asked = if self.rules.asks_holders { usize::MAX } else { 0 };
-        let awaited = self.members.iter().chain(outside.iter().take(asked)).copied().collect();
+        let awaited = self.members.iter().chain(&outside).copied().collect();
         self.round = Some(Round { restore, awaited, parts: Survey::default(), target: None });
         let membership = self.view.membership.version;
         self.broadcast(GroupMessage::Gather { restore, membership }.into(), host);
@@ -181,8 +180,7 @@ impl<P: Grouped> Group<P> {
     }
 
     fn round(&mut self, restore: RestoreNo) -> Option<&mut Round> {
-        let ignores_older = self.rules.ignores_older;
-        self.round.as_mut().filter(|it| it.restore == restore || !ignores_older)
+        self.round.as_mut().filter(|it| it.restore == restore)
     }
 
     /// Collects a report, and chooses a target once all reports have arrived. Runs on the coordinator.
@@ -255,9 +253,7 @@ impl<P: Grouped> Group<P> {
     ) {
         let Some(attempt) = self.attempt.as_mut().filter(|it| it.restore == restore) else { return };
         attempt.target = Some(target);
-        if self.rules.copies_first {
-            attempt.awaited.clone_from(&self.holders);
-        }
+        attempt.awaited.clone_from(&self.holders);
         let Some(checkpoint) = target else {
             self.announce_ready(host);
             return;
@@ -379,8 +375,7 @@ impl<P: Grouped> Group<P> {
         let (restore, Some(target), true) = (round.restore, round.target, round.awaited.is_empty()) else {
             return;
         };
-        let are_up = self.all_members_up() || !self.rules.resumes_complete;
-        if !are_up || restore.incarnation < self.view.incarnation(self.number) {
+        if !self.all_members_up() || restore.incarnation < self.view.incarnation(self.number) {
             return; // Another attempt begins once all members are up.
         }
         if target.is_some() && !self.has_started() {

@@ -161,9 +161,7 @@ impl<P: Grouped> Store<P> {
     }
 
     pub(crate) fn write_failed(&mut self, name: ImageName, retry_at: Time, view: &View) -> Answers {
-        if self.rules.repeats_writes {
-            self.writes.refused(name, retry_at);
-        }
+        self.writes.refused(name, retry_at);
         self.give_up_for_inquiries(view);
         self.answer(view)
     }
@@ -198,8 +196,7 @@ impl<P: Grouped> Store<P> {
             return Vec::new();
         }
         let is_writing = |group: GroupId| self.writes.names().any(|name| view.group_of(name.owner) == group);
-        let early = !self.rules.answers_after_writes;
-        let due = |&(.., group): &(ProcessId, RestoreNo, GroupId)| early || !is_writing(group);
+        let due = |&(.., group): &(ProcessId, RestoreNo, GroupId)| !is_writing(group);
         let (due, rest): (Vec<_>, Vec<_>) = self.inquiries.iter().copied().partition(due);
         self.inquiries = rest;
         let answer = |(from, restore, group): (ProcessId, RestoreNo, GroupId)| {
@@ -280,9 +277,6 @@ impl<P: Grouped> Store<P> {
                 self.wanted.entry(name).or_insert(None);
             }
             self.write_whole(from, image, host);
-            if !self.rules.confirms_durable {
-                return Vec::from([(name.owner, GroupMessage::Stored(name))]);
-            }
         }
         Vec::new()
     }
@@ -377,9 +371,6 @@ impl<P: Grouped> Store<P> {
                 (it.incarnation < incarnation || was_seen) && !companions.contains(it)
             }
         };
-        if !self.rules.removes_older {
-            return;
-        }
         self.here.retain(|it, _| {
             let older = is_older(it);
             if older {

@@ -178,18 +178,10 @@ pub(crate) struct LogRules {
     pub(crate) logs_suppressed: bool,
     /// The log is part of the checkpoint.
     pub(crate) saves_log: bool,
-    /// Peers learn which messages the committed checkpoint contains.
-    pub(crate) collects: bool,
-    /// Peers learn of no messages beyond those that the committed checkpoint contains.
-    pub(crate) collects_exactly: bool,
     /// Messages are removed from memory only once they are durable.
     pub(crate) spills_durable: bool,
     /// Messages that are only on stable storage are sent when a channel resumes.
     pub(crate) sends_spilled: bool,
-    /// Messages in transit are not sent again when a channel resumes after another group's failure.
-    pub(crate) keeps_in_transit: bool,
-    /// A peer's announcement from before a failure is dropped.
-    pub(crate) drops_older: bool,
     /// Whether the protocol obeys all its rules, and therefore keeps its invariants.
     pub(crate) is_sound: bool,
 }
@@ -201,12 +193,8 @@ impl LogRules {
         suppresses_last: true,
         logs_suppressed: true,
         saves_log: true,
-        collects: true,
-        collects_exactly: true,
         spills_durable: true,
         sends_spilled: true,
-        keeps_in_transit: true,
-        drops_older: true,
         is_sound: true,
     };
 }
@@ -379,21 +367,6 @@ impl<P: Logging> Logs<P> {
         }
     }
 
-    /// Passes a suppressed message to the network. Used only by a defect.
-    pub(crate) fn transmit_logged(
-        &self,
-        group: &Group<P>,
-        id: MessageId,
-        position: Position,
-        host: &mut dyn Host<P>,
-    ) {
-        let to = group.view.incarnation(group.view.group_of(id.to));
-        let logged = self.channels.get(&id.to).and_then(|it| it.log.get(&id.number));
-        if let Some(Logged { tag, content: Content::Here(payload) }) = logged {
-            host.transmit(id, Stamp { position, to, tag: *tag }, payload.clone());
-        }
-    }
-
     /// Returns the peers in other groups to which this process has sent a message, or whose channel was settled,
     /// resumed or restored.
     pub(crate) fn peers(&self) -> Vec<ProcessId> {
@@ -406,7 +379,7 @@ impl<P: Logging> Logs<P> {
     pub(crate) fn resume(&mut self, group: &Group<P>, peer: ProcessId, next: u32, fresh: u32) {
         let to = group.view.incarnation(group.view.group_of(peer));
         let passed = self.sending.get(&peer).and_then(|it| it.passed).filter(|it| it.0 == to);
-        let in_transit = passed.filter(|_| self.rules.keeps_in_transit).map_or(0, |(_, next)| next);
+        let in_transit = passed.map_or(0, |(_, next)| next);
         self.sending.insert(peer, Sending { next: next.max(in_transit), fresh, passed });
     }
 
@@ -444,8 +417,7 @@ impl<P: Logging> Logs<P> {
     /// in that case, the state of the channels will be exchanged anyway.
     pub(crate) fn settled(&mut self, group: &Group<P>, peer: ProcessId, settled: Settled) -> Option<Covered> {
         let Settled { from, to, covered } = settled;
-        let is_older = from < group.view.incarnation(group.view.group_of(peer)) || to < group.incarnation;
-        if is_older && self.rules.drops_older {
+        if from < group.view.incarnation(group.view.group_of(peer)) || to < group.incarnation {
             return None;
         }
         self.settle(peer, covered);
@@ -462,9 +434,8 @@ impl<P: Logging> Logs<P> {
     ) {
         let outside = channels.iter().filter(|(peer, _)| group.view.group_of(**peer) != group.number);
         let covered = outside.map(|(&peer, channel)| (peer, channel.covered()));
-        self.committed = covered.filter(|_| self.rules.collects).collect();
-        for (&peer, covered) in &mut self.committed {
-            covered.received += u32::from(!self.rules.collects_exactly);
+        self.committed = covered.collect();
+        for (&peer, covered) in &self.committed {
             let to = group.view.incarnation(group.view.group_of(peer));
             let settled = Settled { from: group.incarnation, to, covered: *covered };
             host.control(To::One(peer), settled.into());

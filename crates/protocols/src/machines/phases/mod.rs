@@ -107,16 +107,11 @@ struct Received {
 pub(crate) struct PhaseRules {
     /// A message raises the phase when it is consumed, not when it arrives.
     pub(crate) at_consumption: bool,
-    /// A message from another group raises its receiver's phase above the phase that the message carries.
-    pub(crate) counts_up: bool,
-    /// The phase is part of the checkpoint.
-    pub(crate) saves_phase: bool,
 }
 
 impl PhaseRules {
     /// All rules are obeyed.
-    pub(crate) const ALL: PhaseRules =
-        PhaseRules { at_consumption: true, counts_up: true, saves_phase: true };
+    pub(crate) const ALL: PhaseRules = PhaseRules { at_consumption: true };
 }
 
 impl Default for Phases {
@@ -138,7 +133,7 @@ impl Phases {
         if !is_inside {
             received.receipts.insert(id.number, phase);
         }
-        let contribution = if is_inside || !rules.counts_up { phase } else { phase + 1 };
+        let contribution = if is_inside { phase } else { phase + 1 };
         if rules.at_consumption {
             received.unfolded.insert(id.number, contribution);
         } else {

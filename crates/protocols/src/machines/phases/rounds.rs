@@ -62,8 +62,6 @@ pub(crate) struct RoundRules {
     pub(crate) drops_older_sync: bool,
     /// Levels from older rounds are dropped (R9).
     pub(crate) drops_older_levels: bool,
-    /// All orphans of a channel are reported (R10).
-    pub(crate) reports_all: bool,
 }
 
 impl RoundRules {
@@ -74,7 +72,6 @@ impl RoundRules {
         sends_restored_log: true,
         drops_older_sync: true,
         drops_older_levels: true,
-        reports_all: true,
     };
 }
 
@@ -212,7 +209,7 @@ impl Rounds {
         let channel = &logs.channels[&peer];
         let (sent, settled) = (channel.sent, channel.settled);
         phases.settled(peer, settled.sent);
-        let first_orphan = present.sent.max(settled.sent) + u32::from(!self.rules.reports_all);
+        let first_orphan = present.sent.max(settled.sent);
         self.round.orphans.extend(phases.orphans(peer, group.me, first_orphan));
         let theirs = group.view.group_of(peer);
         let has_failed = self.round.failed.as_ref().is_some_and(|failed| failed.contains(&theirs));
