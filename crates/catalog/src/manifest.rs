@@ -73,6 +73,8 @@ pub fn draft<N: Hosted>(
             })
             .collect(),
         expected: None,
+        expectations: Vec::new(),
+        system: None,
         outcome: None,
         started_unix_ms: started.as_millis() as u64,
         duration: Span::ZERO,
