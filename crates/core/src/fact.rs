@@ -427,6 +427,11 @@ impl FactKinds {
         self.0 & 1 << kind as u64 != 0
     }
 
+    /// Returns this set without the kinds in `other`.
+    pub const fn except(self, other: FactKinds) -> FactKinds {
+        FactKinds(self.0 & !other.0)
+    }
+
     /// Returns the union of both sets.
     pub const fn union(self, other: FactKinds) -> FactKinds {
         FactKinds(self.0 | other.0)

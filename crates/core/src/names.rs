@@ -29,6 +29,8 @@ pub struct RunNames {
     pub probes: Vec<String>,
     /// The names of watches, indexed by watch.
     pub watches: Vec<String>,
+    /// Whether the nodes run a user's own system.
+    pub is_system: bool,
     /// What checks find, indexed by check.
     pub checks: Vec<String>,
 }

@@ -112,6 +112,11 @@ impl Context {
             longest_task,
             recorded: match manifest.events.as_ref().and_then(|it| it.records.as_ref()) {
                 Some(kinds) => kinds.iter().copied().collect(),
+                // Faultline sees neither the messages nor the states of a system's programs.
+                None if manifest.system.is_some() => {
+                    let of = |kinds: &[FactKind]| kinds.iter().copied().collect();
+                    FactKinds::ALL.except(of(&FactKind::OF_PROCESSES)).union(of(&FactKind::OF_SYSTEMS))
+                }
                 None => FactKinds::ALL,
             },
             unmatched: manifest.events.as_ref().map(|it| it.unmatched),

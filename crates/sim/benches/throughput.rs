@@ -261,6 +261,7 @@ fn passing() -> Config<()> {
         leaves: Vec::new(),
         is_planned: false,
         least_work_left_percent: 0,
+        system: None,
         defects: Default::default(),
     };
     let link =

@@ -216,6 +216,7 @@ impl Display for Predicate<'_> {
             Fact::Joined(_) => f.write_str("joins"),
             Fact::Leaving(_) => f.write_str("is about to leave"),
             Fact::Left(_) => f.write_str("leaves and releases its storage"),
+            Fact::Completed if names.is_system => f.write_str("the run of the system ends"),
             Fact::Completed => f.write_str("every rank has finished, and no message is in transit"),
             Fact::Changed(change) => f.write_str(&describe_change(change, names)),
         }

@@ -154,6 +154,7 @@ impl Manifest {
             probes: system.iter().flat_map(|it| &it.probes).map(|it| it.name.clone()).collect(),
             watches: system.iter().flat_map(|it| &it.watches).cloned().collect(),
             checks: checks.collect(),
+            is_system: system.is_some(),
             ..RunNames::default()
         }
     }

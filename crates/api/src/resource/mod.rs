@@ -21,6 +21,7 @@ mod protocol;
 mod rules;
 mod simulator;
 mod status;
+mod system;
 mod tasks;
 
 pub use application::*;
@@ -33,6 +34,7 @@ pub use program::{ApplicationProgram, Launch, Program, ProgramFile, Receives};
 pub use protocol::*;
 pub use simulator::*;
 pub use status::*;
+pub use system::{Attempt, Ends, MAX_SYSTEM_NODES, OnExit, OnNode, Override, Probe, Ready, SetUp, System};
 pub use tasks::*;
 
 pub(crate) use rules::{CANNOT_CHANGE, CHANGE_HELP, difference_of_fields, stored};
@@ -110,7 +112,7 @@ pub const ANY: &str = "any";
     validation = rules::stays::<u64>("seed"),
     validation = rules::clusters_stay(),
     validation = rules::stays::<Storage>("storage"),
-    validation = rules::stays_required::<ProtocolSpec>("protocol"),
+    validation = rules::stays::<ProtocolSpec>("protocol"),
     validation = rules::stays_required::<ApplicationSpec>("application"),
     validation = rules::stays::<Stealing>("stealing"),
     validation = rules::stays::<Schedule>("schedule"),
@@ -119,6 +121,7 @@ pub const ANY: &str = "any";
     validation = rules::stays::<Kubernetes>("kubernetes"),
     validation = rules::stays::<Simulator>("simulator"),
     validation = rules::faults_are_added(),
+    validation = rules::has_a_protocol(),
     validation = rules::few_nodes(),
     validation = rules::pairs_name_clusters("from"),
     validation = rules::pairs_name_clusters("to"),
@@ -159,9 +162,10 @@ pub struct FederationSpec {
     /// Properties of the storage of each node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Storage>,
-    /// The protocol that protects the application.
+    /// The protocol that protects the application. Required, except for a system, which runs without one.
+    #[serde(default = "ProtocolSpec::absent", skip_serializing_if = "ProtocolSpec::is_absent")]
     pub protocol: ProtocolSpec,
-    /// The application that runs under the protocol.
+    /// The application that runs under the protocol, or the system.
     pub application: ApplicationSpec,
     /// How idle processes get tasks from others. Only for task-based programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -12,6 +12,7 @@ mod application;
 mod faults;
 mod kubernetes;
 mod presence;
+mod system;
 mod tasks;
 mod traces;
 
@@ -147,6 +148,7 @@ impl<'a> Check<'a> {
         self.clusters();
         self.presence();
         self.links();
+        self.stated_protocol();
         self.protocol();
         self.family();
         self.application();
@@ -156,6 +158,9 @@ impl<'a> Check<'a> {
         self.deadline();
         self.kubernetes(federation.metadata.name.as_deref());
         self.simulator();
+        if let Some(system) = self.spec.application.system() {
+            self.system(system);
+        }
     }
 
     fn problem(&mut self, path: impl Into<String>, message: impl Into<String>, help: impl Into<String>) {

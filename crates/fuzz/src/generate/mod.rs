@@ -56,7 +56,7 @@ impl Subject {
         } else {
             Demand::Nothing
         };
-        let protocol = ProtocolSpec::None(Unprotected {});
+        let protocol = ProtocolSpec::None(Unprotected::default());
         Subject { protocol, is_fixed: true, demand, extra: Some(extra) }
     }
 }

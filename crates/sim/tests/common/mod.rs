@@ -91,6 +91,7 @@ pub(crate) fn config(
         leaves: Vec::new(),
         is_planned: false,
         least_work_left_percent: 20,
+        system: None,
         defects: Default::default(),
     };
     let process = NodeConfig {
