@@ -5,10 +5,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use faultline_api::Federation;
 use faultline_api::flow::flow;
 use faultline_api::resource::{
-    Checkpointing, ClusterSpec, Collection, FederationSpec, ProtocolSpec, ReplicateTo, StorageKind,
+    Assertion, Checkpointing, ClusterSpec, Collection, ExpectSpec, FederationSpec, ProtocolSpec, ReplicateTo,
+    StorageKind,
 };
 use faultline_core::{ClusterId, Promise, Promises, Span};
 use faultline_trace::Manifest;
+use faultline_trace::expectation::Expectation;
 use faultline_trace::manifest::{
     BackendKind, Bounds, ClusterEntry, Copies, Expected, FORMAT, LinkEntry, ProcessEntry, ReplicaHolders,
 };
@@ -73,7 +75,7 @@ pub fn draft<N: Hosted>(
             })
             .collect(),
         expected: None,
-        expectations: Vec::new(),
+        expectations: expectations(spec),
         system: None,
         outcome: None,
         started_unix_ms: started.as_millis() as u64,
@@ -87,6 +89,18 @@ pub fn draft<N: Hosted>(
 pub fn expected<N: Hosted>(setup: &Setup<N>) -> Option<Expected> {
     let digests = setup.reference()?;
     Some(Expected { source: "the sequential reference".to_owned(), digests })
+}
+
+/// Returns what a valid federation expects of the run.
+fn expectations(spec: &FederationSpec) -> Vec<Expectation> {
+    let all = spec.expect.iter().flat_map(ExpectSpec::assertions);
+    all.map(|(_, assertion)| match assertion {
+        Assertion::RecoveredWithin(within) => Expectation::RecoveredWithin(within.0),
+        Assertion::Rollbacks(it) => Expectation::Rollbacks { at_most: it.at_most.into() },
+        Assertion::LostWork(it) => Expectation::LostWork { at_most: it.at_most.0 },
+        Assertion::FinishedWithin(within) => Expectation::FinishedWithin(within.0),
+    })
+    .collect()
 }
 
 /// Returns the bounds on the work that a rollback may undo; `None` for a protocol that takes no checkpoints, or that
