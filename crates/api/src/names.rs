@@ -188,6 +188,7 @@ mod tests {
             deadline: None,
             kubernetes: None,
             simulator: None,
+            expect: Vec::new(),
             pause: false,
         };
         Names::with_extra(&spec, &[Role::STORAGE_SERVER, Role(9), Role::STORAGE_SERVER])

@@ -4,13 +4,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use faultline_api::flow::flow;
 use faultline_api::resource::{
-    Checkpointing, ClusterSpec, Collection, FederationSpec, OnExit, ProtocolSpec, ReplicateTo, StorageKind,
-    System,
+    Assertion, Checkpointing, ClusterSpec, Collection, ExpectSpec, FederationSpec, OnExit, ProtocolSpec,
+    ReplicateTo, StorageKind, System,
 };
 use faultline_api::{Federation, Names};
 use faultline_core::{ClusterId, ProcessId, Promise, Promises, Span};
 use faultline_trace::Manifest;
-use faultline_trace::expectation::{ProbeEntry, SystemEntry};
+use faultline_trace::expectation::{Expectation, ProbeEntry, SystemEntry};
 use faultline_trace::manifest::{
     BackendKind, Bounds, ClusterEntry, Copies, Expected, FORMAT, LinkEntry, ProcessEntry, ReplicaHolders,
 };
@@ -76,7 +76,7 @@ pub fn draft<N: Hosted>(
             })
             .collect(),
         expected: None,
-        expectations: Vec::new(),
+        expectations: expectations(spec),
         system: spec.application.system().map(|it| system(it, &setup.names)),
         outcome: None,
         started_unix_ms: started.as_millis() as u64,
@@ -90,6 +90,18 @@ pub fn draft<N: Hosted>(
 pub fn expected<N: Hosted>(setup: &Setup<N>) -> Option<Expected> {
     let digests = setup.reference()?;
     Some(Expected { source: "the sequential reference".to_owned(), digests })
+}
+
+/// Returns what a valid federation expects of the run.
+fn expectations(spec: &FederationSpec) -> Vec<Expectation> {
+    let all = spec.expect.iter().flat_map(ExpectSpec::assertions);
+    all.map(|(_, assertion)| match assertion {
+        Assertion::RecoveredWithin(within) => Expectation::RecoveredWithin(within.0),
+        Assertion::Rollbacks(it) => Expectation::Rollbacks { at_most: it.at_most.into() },
+        Assertion::LostWork(it) => Expectation::LostWork { at_most: it.at_most.0 },
+        Assertion::FinishedWithin(within) => Expectation::FinishedWithin(within.0),
+    })
+    .collect()
 }
 
 /// Returns the bounds on the work that a rollback may undo; `None` for a protocol that takes no checkpoints, or that
@@ -155,15 +167,14 @@ fn system(system: &System, names: &Names) -> SystemEntry {
         every: probe.every(),
         timeout: probe.timeout(),
     });
-    let may_exit = |it: &ProcessId| {
-        let ends = system.ends.as_ref().and_then(|it| it.exit.as_ref());
-        ends.is_some_and(|name| is_in(name, *it))
-            || system.on(names.cluster(names.cluster_of(*it))).on_exit != OnExit::Fail
-    };
+    let may_exit = |it: &ProcessId| system.on(names.cluster(names.cluster_of(*it))).on_exit != OnExit::Fail;
+    let ends = system.ends.as_ref().and_then(|it| it.exit.as_ref());
+    let may_finish = |it: &ProcessId| ends.is_some_and(|name| is_in(name, *it));
     SystemEntry {
         probes: probes.collect(),
         watches: system.watch_names().into_iter().map(str::to_owned).collect(),
         may_exit: ranks().filter(may_exit).collect(),
+        may_finish: ranks().filter(may_finish).collect(),
     }
 }
 

@@ -3,16 +3,17 @@
 
 use std::sync::Arc;
 
-use faultline_core::{CheckNo, ClusterId, ProbeNo, ProcessId, Span};
+use faultline_core::{CheckNo, ClusterId, ProbeNo, ProcessId, RunNames, Span};
 use serde::{Deserialize, Serialize};
 
+use crate::duration::lasted;
 use crate::possible::Extent;
 
 /// One assertion of the federation file about the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum Expectation {
-    /// After each failure, every process that rolled back had repeated its lost work within this time.
+    /// No recovery took longer than this, from the first failure until the last process that rolled back had resumed.
     RecoveredWithin(Span),
     /// At most this many rollbacks happened.
     Rollbacks {
@@ -24,7 +25,7 @@ pub enum Expectation {
         /// The largest permitted sum.
         at_most: Span,
     },
-    /// The application finished within this time.
+    /// The run completed within this time, counted from the start of the application.
     FinishedWithin(Span),
     /// At least this fraction of a probe's samples succeeded.
     Availability {
@@ -68,6 +69,31 @@ pub enum Expectation {
 }
 
 impl Expectation {
+    /// Returns the expectation as a noun phrase.
+    pub fn describe(&self, names: &RunNames) -> String {
+        match self {
+            Expectation::RecoveredWithin(within) => format!("recovery within {}", lasted(*within)),
+            Expectation::Rollbacks { at_most: 0 } => "no rollback".to_owned(),
+            Expectation::Rollbacks { at_most: 1 } => "at most 1 rollback".to_owned(),
+            Expectation::Rollbacks { at_most } => format!("at most {at_most} rollbacks"),
+            Expectation::LostWork { at_most } => format!("at most {} of lost work", lasted(*at_most)),
+            Expectation::FinishedWithin(within) => format!("the end within {}", lasted(*within)),
+            Expectation::Availability { probe, at_least } => {
+                format!("availability of {} of at least {:.1} %", names.probe(*probe), at_least * 100.0)
+            }
+            Expectation::LongestOutage { probe, at_most } => {
+                format!("no outage of {} longer than {}", names.probe(*probe), lasted(*at_most))
+            }
+            Expectation::ProbeRecovered { probe, within } => {
+                format!("recovery of {} within {}", names.probe(*probe), lasted(*within))
+            }
+            Expectation::Check { text, .. } => format!("success of check \"{text}\""),
+            Expectation::Exits { cluster, at_most } => {
+                format!("at most {at_most} ended commands in {}", names.cluster(*cluster))
+            }
+        }
+    }
+
     /// Returns whether everything that this expectation names exists.
     pub(crate) fn is_possible(&self, extent: Extent, system: Option<&SystemEntry>) -> bool {
         let exists = |it: ProbeNo| system.is_some_and(|of| it.index() < of.probes.len());
@@ -93,16 +119,19 @@ pub struct SystemEntry {
     pub probes: Vec<ProbeEntry>,
     /// The names of watches, indexed by [`WatchNo`](faultline_core::WatchNo).
     pub watches: Vec<String>,
-    /// Processes whose commands may end by themselves with status 0, or at any time if `onExit` permits it.
+    /// Processes whose commands may end by themselves, in any way.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub may_exit: Vec<ProcessId>,
+    /// Processes whose commands may end by themselves with exit status 0.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub may_finish: Vec<ProcessId>,
 }
 
 impl SystemEntry {
     /// Returns whether all processes that the entry names exist.
     pub(crate) fn is_possible(&self, extent: Extent) -> bool {
         let probers = self.probes.iter().flat_map(|it| &it.by);
-        probers.chain(&self.may_exit).all(|it| it.index() < extent.processes)
+        probers.chain(&self.may_exit).chain(&self.may_finish).all(|it| it.index() < extent.processes)
     }
 }
 

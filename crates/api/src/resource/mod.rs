@@ -12,6 +12,7 @@
 
 mod application;
 pub mod custom;
+mod expect;
 mod fault;
 mod known;
 mod kubernetes;
@@ -26,6 +27,7 @@ mod tasks;
 
 pub use application::*;
 pub use custom::Custom;
+pub use expect::*;
 pub use fault::*;
 pub use known::{Collection, Demand, Logs, Options, SharedOptions};
 pub use kubernetes::*;
@@ -118,6 +120,7 @@ pub const ANY: &str = "any";
     validation = rules::stays::<Schedule>("schedule"),
     validation = rules::stays::<Failures>("failures"),
     validation = rules::stays::<Duration>("deadline"),
+    validation = rules::stays::<Vec<ExpectSpec>>("expect"),
     validation = rules::stays::<Kubernetes>("kubernetes"),
     validation = rules::stays::<Simulator>("simulator"),
     validation = rules::faults_are_added(),
@@ -185,6 +188,11 @@ pub struct FederationSpec {
     /// `pass`. Default 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Duration>,
+    /// What is expected of the run, in addition to what every run must show. A run that does not meet an expectation
+    /// has the verdict `fail`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub expect: Vec<ExpectSpec>,
     /// Properties of the pods. Ignored by the other backends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<Kubernetes>,

@@ -9,6 +9,7 @@
 //! and unrolled tasks, it depends only on the length of the file.
 
 mod application;
+mod expect;
 mod faults;
 mod kubernetes;
 mod presence;
@@ -156,6 +157,7 @@ impl<'a> Check<'a> {
         self.faults();
         self.processes_that_never_return();
         self.deadline();
+        self.expectations();
         self.kubernetes(federation.metadata.name.as_deref());
         self.simulator();
         if let Some(system) = self.spec.application.system() {
