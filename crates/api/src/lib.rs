@@ -14,6 +14,7 @@
 //! | [`failure_trace`] | failure traces as triggers of faults |
 //! | [`live`] | changes to a running federation |
 //! | [`samples`] | example federations |
+//! | [`system`] | the templates of a system: what each node is given |
 //! | [`supervision`] | the supervisor's HTTP API, for a federation in pods |
 
 mod document;
@@ -29,6 +30,7 @@ pub mod quantity;
 pub mod resource;
 pub mod samples;
 pub mod supervision;
+pub mod system;
 pub mod validate;
 
 pub use document::{definition, schema, to_yaml};

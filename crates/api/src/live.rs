@@ -78,7 +78,7 @@ pub fn rewritten(old: &str, new: &str) -> Result<Vec<Problem>, Box<Rejected>> {
 type Field = (&'static str, fn(&FederationSpec, &FederationSpec) -> bool);
 
 /// Fields that must not change while a federation runs.
-const FIXED_FIELDS: [Field; 11] = [
+const FIXED_FIELDS: [Field; 12] = [
     ("seed", |old, new| old.seed != new.seed),
     ("clusters", |old, new| old.clusters != new.clusters),
     ("storage", |old, new| old.storage != new.storage),
@@ -88,6 +88,7 @@ const FIXED_FIELDS: [Field; 11] = [
     ("schedule", |old, new| old.schedule != new.schedule),
     ("failures", |old, new| old.failures != new.failures),
     ("deadline", |old, new| old.deadline != new.deadline),
+    ("expect", |old, new| old.expect != new.expect),
     ("kubernetes", |old, new| old.kubernetes != new.kubernetes),
     ("simulator", |old, new| old.simulator != new.simulator),
 ];

@@ -179,7 +179,7 @@ mod tests {
             clusters: vec![cluster("paris", 3), cluster("b-1", 2)],
             links: None,
             storage: None,
-            protocol: ProtocolSpec::None(Unprotected {}),
+            protocol: ProtocolSpec::None(Unprotected::default()),
             application: ApplicationSpec::Heat(Heat::default()),
             stealing: None,
             schedule: None,
@@ -188,6 +188,7 @@ mod tests {
             deadline: None,
             kubernetes: None,
             simulator: None,
+            expect: Vec::new(),
             pause: false,
         };
         Names::with_extra(&spec, &[Role::STORAGE_SERVER, Role(9), Role::STORAGE_SERVER])

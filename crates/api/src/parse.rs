@@ -14,7 +14,7 @@ use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter};
 use crate::document::{ApiVersion, Document, Kind};
 use crate::hints;
 use crate::locate::Locations;
-use crate::resource::{Federation, ProtocolSpec};
+use crate::resource::{Federation, ProtocolSpec, triggering};
 use crate::validate::{MAX_PROBLEMS, Problem, one_of, validate};
 
 /// The length of a line in bytes from which on errors do not show it.
@@ -484,7 +484,7 @@ fn whole_number(text: &str, kind: &str, place: &Range<usize>) -> (String, String
 fn possible(expected: &[&'static str]) -> Vec<&'static str> {
     let fact = |word: &str| serde_json::from_value::<FactKind>(word.into()).ok();
     let are_facts = expected.iter().all(|it| fact(it).is_some());
-    let is_possible = |word: &str| fact(word).is_none_or(|it| FactKind::OF_PROCESSES.contains(&it));
+    let is_possible = |word: &str| fact(word).is_none_or(|it| triggering().any(|known| known == it));
     expected.iter().copied().filter(|it| !are_facts || is_possible(it)).collect()
 }
 

@@ -69,6 +69,7 @@ pub(crate) fn config(spec: &FederationSpec, seed: u64) -> Result<Config, SetupEr
             Config::Custom(custom.map_err(|it| SetupError::unsuitable("application", it))?)
         }
         ApplicationSpec::Program(it) => Config::Custom(program::application(it, spec, seed)),
+        ApplicationSpec::System(_) => return Err(SetupError::System),
     })
 }
 

@@ -15,6 +15,7 @@ mod protocol;
 mod rederive;
 mod simulation;
 mod tasks;
+mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -49,6 +50,7 @@ pub use program::{
 use protocol::defects;
 pub use rederive::{Rederived, rederive};
 pub use tasks::{TasksSetup, TasksVisitor, check_memory, with_tasks};
+pub use watched::{Watched, check_virtual_time};
 
 /// The default of `simulator.leastWorkLeft`: the percentage of the work that must remain for a fault to take effect, unless
 /// faults are drawn from a distribution.
@@ -80,6 +82,9 @@ pub enum SetupError {
     /// The operation requires tasks that are assigned in advance, but under this protocol, processes steal them.
     #[error("under this protocol, processes steal tasks, and no task is assigned in advance")]
     Stolen,
+    /// The operation requires virtual time, but a system runs only in real time.
+    #[error("a system cannot run in virtual time: its programs read the real clock")]
+    System,
     /// A known defect was requested in a build without debug assertions.
     #[error("known defects are available only in development builds")]
     WithoutDefects,
@@ -265,6 +270,7 @@ impl<N: Hosted> Setup<N> {
                 least_work_left_percent: simulator
                     .least_work_left
                     .map_or_else(|| least_work_left(spec), |it| it.min(100) as u8),
+                system: None,
             },
             process: Arc::new(process),
             names,
@@ -333,6 +339,7 @@ pub fn with_valid<V: Visitor>(
     match federation.spec.application.family() {
         Family::Messages => with_valid_messages(federation, seed, defect, Any(visitor)),
         Family::Tasks => with_valid_program(federation, seed, defect, visitor),
+        Family::System => watched::with_valid_system(federation, seed, visitor),
     }
 }
 

@@ -2,13 +2,15 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use faultline_api::Federation;
 use faultline_api::flow::flow;
 use faultline_api::resource::{
-    Checkpointing, ClusterSpec, Collection, FederationSpec, ProtocolSpec, ReplicateTo, StorageKind,
+    Assertion, Checkpointing, ClusterSpec, Collection, ExpectSpec, FederationSpec, OnExit, ProtocolSpec,
+    ReplicateTo, StorageKind, System,
 };
-use faultline_core::{ClusterId, Promise, Promises, Span};
+use faultline_api::{Federation, Names};
+use faultline_core::{ClusterId, ProcessId, Promise, Promises, Span};
 use faultline_trace::Manifest;
+use faultline_trace::expectation::{Expectation, ProbeEntry, SystemEntry};
 use faultline_trace::manifest::{
     BackendKind, Bounds, ClusterEntry, Copies, Expected, FORMAT, LinkEntry, ProcessEntry, ReplicaHolders,
 };
@@ -38,7 +40,8 @@ pub fn draft<N: Hosted>(
         backend,
         seed: setup.seed,
         federation: text.to_owned(),
-        protocol: spec.protocol.name().to_owned(),
+        protocol: if spec.application.system().is_some() { "system" } else { spec.protocol.name() }
+            .to_owned(),
         promises: setup.promises(),
         clusters: spec
             .clusters
@@ -73,6 +76,8 @@ pub fn draft<N: Hosted>(
             })
             .collect(),
         expected: None,
+        expectations: expectations(spec),
+        system: spec.application.system().map(|it| system(it, &setup.names)),
         outcome: None,
         started_unix_ms: started.as_millis() as u64,
         duration: Span::ZERO,
@@ -85,6 +90,18 @@ pub fn draft<N: Hosted>(
 pub fn expected<N: Hosted>(setup: &Setup<N>) -> Option<Expected> {
     let digests = setup.reference()?;
     Some(Expected { source: "the sequential reference".to_owned(), digests })
+}
+
+/// Returns what a valid federation expects of the run.
+fn expectations(spec: &FederationSpec) -> Vec<Expectation> {
+    let all = spec.expect.iter().flat_map(ExpectSpec::assertions);
+    all.map(|(_, assertion)| match assertion {
+        Assertion::RecoveredWithin(within) => Expectation::RecoveredWithin(within.0),
+        Assertion::Rollbacks(it) => Expectation::Rollbacks { at_most: it.at_most.into() },
+        Assertion::LostWork(it) => Expectation::LostWork { at_most: it.at_most.0 },
+        Assertion::FinishedWithin(within) => Expectation::FinishedWithin(within.0),
+    })
+    .collect()
 }
 
 /// Returns the bounds on the work that a rollback may undo; `None` for a protocol that takes no checkpoints, or that
@@ -137,6 +154,28 @@ fn longest_task(spec: &FederationSpec) -> Option<Span> {
     let longest = flow(&spec.application)?.ok()?.longest_task();
     let slowest = spec.clusters.iter().map(ClusterSpec::speed).min()?.max(1);
     Some(Span(longest.0.saturating_mul(100) / u64::from(slowest)))
+}
+
+/// Returns the parts of a system to which facts refer.
+fn system(system: &System, names: &Names) -> SystemEntry {
+    let ranks = || (0..names.ranks()).map(ProcessId);
+    let is_in =
+        |name: &str, it: ProcessId| names.process(it) == name || names.cluster(names.cluster_of(it)) == name;
+    let probes = system.probes.iter().map(|(name, probe)| ProbeEntry {
+        name: name.clone(),
+        by: ranks().filter(|it| probe.by.as_ref().is_none_or(|by| is_in(by, *it))).collect(),
+        every: probe.every(),
+        timeout: probe.timeout(),
+    });
+    let may_exit = |it: &ProcessId| system.on(names.cluster(names.cluster_of(*it))).on_exit != OnExit::Fail;
+    let ends = system.ends.as_ref().and_then(|it| it.exit.as_ref());
+    let may_finish = |it: &ProcessId| ends.is_some_and(|name| is_in(name, *it));
+    SystemEntry {
+        probes: probes.collect(),
+        watches: system.watch_names().into_iter().map(str::to_owned).collect(),
+        may_exit: ranks().filter(may_exit).collect(),
+        may_finish: ranks().filter(may_finish).collect(),
+    }
 }
 
 /// Returns the requested replicas of checkpoints.

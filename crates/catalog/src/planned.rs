@@ -31,7 +31,7 @@ pub struct PieceTraffic {
 /// Fails if the federation is invalid, has no tasks, or does not assign its tasks to processes in advance.
 pub fn traffic_of_pieces(federation: &Federation) -> Result<PieceTraffic, SetupError> {
     check(federation)?;
-    if federation.spec.application.family() == Family::Messages {
+    if federation.spec.application.family() != Family::Tasks {
         return Err(SetupError::Messages);
     }
     if !federation.spec.is_planned() {

@@ -154,6 +154,8 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, spec: &Federatio
     differ("volatileStorage", recorded.volatile_storage == derived.volatile_storage);
     // Records of earlier versions lack this field.
     differ("longestTask", recorded.longest_task.is_none() || recorded.longest_task == derived.longest_task);
+    differ("expectations", recorded.expectations == derived.expectations);
+    differ("system", recorded.system == derived.system);
     differ("atOnceWithin", recorded.at_once_within == derived.at_once_within);
     // Faults that were added during the run become part of the plan only when the run ends.
     differ("plan", recorded.plan == derived.plan || !has_ended && recorded.plan == derived.plan[..drafted]);
@@ -190,6 +192,8 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, spec: &Federatio
         copies: derived.copies,
         volatile_storage: derived.volatile_storage,
         longest_task: derived.longest_task,
+        expectations: derived.expectations,
+        system: derived.system,
         at_once_within: derived.at_once_within,
         plan: derived.plan,
         links: if are_links_asked { recorded.links.clone() } else { derived.links },

@@ -19,6 +19,8 @@ pub enum Property {
     RecordComplete,
     /// The run completed.
     Completed,
+    /// The run was as the federation expects.
+    Expected,
     /// If faults were planned, at least one of them took effect.
     FaultsTookEffect,
     /// The processes of a lost cluster failed simultaneously.

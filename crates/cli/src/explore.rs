@@ -108,6 +108,7 @@ pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, CommandError
 fn subject(arguments: &ExploreArguments) -> Result<Federation, CommandError> {
     if let Some(file) = &arguments.file {
         let federation = files::read(file)?.parse()?;
+        faultline_catalog::check_virtual_time(&federation).map_err(files::unfit)?;
         if federation.spec.protocol.program().is_some() || federation.spec.application.program().is_some() {
             return Err(CommandError::input(miette!(
                 help = "search with `faultline fuzz`, or write the program as a Rust crate (docs/protocols.md, docs/applications.md)",

@@ -10,7 +10,8 @@ use std::sync::{Arc, OnceLock};
 
 use faultline_api::quantity::Loss;
 use faultline_catalog::Hosted;
-use faultline_core::{Fact, Life, ProcessId, Time};
+use faultline_core::fault::LinkProperties;
+use faultline_core::{Fact, Fault, Life, PlannedFault, ProcessId, Time};
 use faultline_launch::{HostError, ended, run_options};
 use faultline_runtime::metrics::RunInfo;
 use faultline_runtime::supervise::UnexpectedEnd;
@@ -73,6 +74,40 @@ impl Backend for Processes<'_> {
 }
 
 impl Processes<'_> {
+    /// Refuses what this machine cannot do to the programs of a system, and says what it does not emulate for them.
+    fn check_system(&self, options: &RunOptions, live: &mut Live) -> Result<(), CommandError> {
+        let fault = |it: &PlannedFault| match &it.fault {
+            Fault::Link { .. } => Some("link"),
+            Fault::Partition { .. } => Some("partition"),
+            _ => None,
+        };
+        if let Some(name) = options.supervisor.plan.iter().find_map(fault).filter(|_| self.kernel.is_none()) {
+            return Err(CommandError::input(miette::miette!(
+                help = "run as root with `--links tc`, or remove the fault",
+                "`{name}` needs emulated links, and without traffic control, the links between the programs of a system \
+                 are not emulated"
+            )));
+        }
+        let is_emulated = |it: &LinkProperties| match self.kernel {
+            None => *it == LinkProperties::default(),
+            Some(kernel) => kernel.left_for_node(*it) == LinkProperties::default(),
+        };
+        if !options.links.requested.values().all(is_emulated) && !self.view.output.quiet {
+            let (what, remedy) = match self.kernel {
+                None => ("properties", "run as root with `--links tc`"),
+                Some(_) => (
+                    "delay and loss, which this kernel does not emulate (sch_netem)",
+                    "see `faultline doctor --tc`",
+                ),
+            };
+            live.warn(&format!(
+                "the links between the programs of this system do not have the requested {what}; {remedy}, or \
+                 `linksAsRequested` will be `unknown`"
+            ));
+        }
+        Ok(())
+    }
+
     fn carry_out(
         &self,
         options: RunOptions,
@@ -86,6 +121,9 @@ impl Processes<'_> {
             ));
         }
         log::record_in(dir).map_err(|error| CommandError::of_machine(&error))?;
+        if options.supervisor.system.is_some() {
+            self.check_system(&options, live)?;
+        }
         let nodes = options.names.processes.len();
         if self.kernel.is_some() && nodes > MOST_PROCESSES as usize {
             return Err(CommandError::input(miette::miette!(
@@ -117,6 +155,10 @@ impl Processes<'_> {
                 let logs = format!("the logs of all processes are in {}", dir.join("nodes").display());
                 let remedy = limit_in(last_output).map(|it| format!("{it}; {logs}"));
                 CommandError::machine_with(&error, remedy.unwrap_or(logs))
+            }
+            RunError::NotReady { .. } => {
+                let logs = format!("the output of all commands is in {}", dir.join("logs").display());
+                CommandError::input(miette::miette!(help = logs, "{error}"))
             }
             _ => CommandError::of_machine(&error),
         })

@@ -63,7 +63,8 @@ impl Size {
             | ApplicationSpec::Jacobi(_)
             | ApplicationSpec::Cloth(_)
             | ApplicationSpec::Custom(_)
-            | ApplicationSpec::Program(_) => 0,
+            | ApplicationSpec::Program(_)
+            | ApplicationSpec::System(_) => 0,
         };
         Size { nodes: nodes as u64, state }
     }

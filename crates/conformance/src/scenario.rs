@@ -72,6 +72,7 @@ impl Scenario {
                 leaves: Vec::new(),
                 is_planned: false,
                 least_work_left_percent: 0,
+                system: None,
             },
             seed: 1,
         };

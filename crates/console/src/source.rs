@@ -58,7 +58,7 @@ impl Source {
     fn with_files(self, path: &Path) -> Result<Source, CommandError> {
         // Few federations name other files, and parsing takes time.
         let contains = |word: &[u8]| self.bytes.windows(word.len()).any(|it| it == word);
-        if ![&b"qap"[..], b"schedule", b"program", b"trace"].into_iter().any(contains) {
+        if ![&b"qap"[..], b"schedule", b"program", b"system", b"trace"].into_iter().any(contains) {
             return Ok(self);
         }
         let Ok(mut federation) = faultline_api::parse(&self.label, &self.bytes) else { return Ok(self) };
@@ -134,13 +134,14 @@ fn read_programs(federation: &mut Federation, dir: &Path) -> Result<bool, Comman
         ProtocolSpec::Program(program) => Some(&mut program.files),
         _ => None,
     };
-    let of_application = match &mut spec.application {
-        ApplicationSpec::Program(program) => Some(&mut program.files),
-        _ => None,
+    let of_application: Vec<&mut ProgramFile> = match &mut spec.application {
+        ApplicationSpec::Program(program) => program.files.values_mut().collect(),
+        ApplicationSpec::System(system) => system.all_files().collect(),
+        _ => Vec::new(),
     };
     let mut names_files = false;
     for ProgramFile { file, text } in
-        of_protocol.into_iter().chain(of_application).flat_map(|it| it.values_mut())
+        of_protocol.into_iter().flat_map(|it| it.values_mut()).chain(of_application)
     {
         let Some(file) = file.take() else { continue };
         let read =
@@ -238,6 +239,7 @@ pub fn unfit(error: SetupError) -> CommandError {
     let help = match &error {
         SetupError::Federation(problems) => &problems[0].help,
         SetupError::Program(problem) => &problem.help,
+        SetupError::System => "use `--backend local`, or write a program (docs/programs.md)",
         _ => "change the file; `faultline samples` prints complete examples",
     };
     CommandError::input(miette!(help = help, "{error}"))

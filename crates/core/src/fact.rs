@@ -15,6 +15,7 @@ use crate::id::{ClusterId, FactNo, FaultNo, Incarnation, Life, Position, Process
 use crate::image::ImageName;
 use crate::membership::Boot;
 use crate::message::MessageId;
+use crate::observation::Observation;
 
 /// Evidence of a state's content: a cut in the process's stream of facts, and two multiset hashes. The
 /// checker rebuilds both sets from the facts before the cut, and compares the hashes.
@@ -251,6 +252,8 @@ pub enum Fact {
         /// The life that was paused.
         life: Life,
     },
+    /// The process observed its node's command.
+    Observed(Box<Observation>),
 }
 
 /// Declares [`FactKind`] and [`FactKind::OF_PROCESSES`], so that each kind is listed once.
@@ -309,6 +312,12 @@ kinds! {
         Voided
         Absorbed
         Ceded
+        Ready
+        Logged
+        ProbeSucceeded
+        ProbeFailed
+        Exited
+        Checked
         CheckpointRequested
         CheckpointCommitted
         CheckpointAborted
@@ -342,6 +351,18 @@ kinds! {
         Resumed;
 }
 
+impl FactKind {
+    /// The kinds that processes report only if their nodes run a user's own system.
+    pub const OF_SYSTEMS: [FactKind; 6] = [
+        FactKind::Ready,
+        FactKind::Logged,
+        FactKind::ProbeSucceeded,
+        FactKind::ProbeFailed,
+        FactKind::Exited,
+        FactKind::Checked,
+    ];
+}
+
 impl Fact {
     /// Returns the kind of this fact.
     #[inline]
@@ -350,6 +371,7 @@ impl Fact {
         match self {
             Fact::Claim(claim) => return claim.kind(),
             Fact::Theft { step, .. } => return step.kind(),
+            Fact::Observed(observation) => return observation.kind(),
             _ => {}
         }
         match self {
@@ -372,7 +394,7 @@ impl Fact {
             Fact::CheckpointMessage { .. } => FactKind::CheckpointMessage,
             Fact::Absorbed(_) => FactKind::Absorbed,
             Fact::Ceded { .. } => FactKind::Ceded,
-            Fact::Claim(_) | Fact::Theft { .. } => unreachable!("handled above"),
+            Fact::Claim(_) | Fact::Theft { .. } | Fact::Observed(_) => unreachable!("handled above"),
             Fact::LifeStarted { .. } => FactKind::LifeStarted,
             Fact::Begun => FactKind::Begun,
             Fact::Injecting { .. } => FactKind::Injecting,
@@ -403,6 +425,11 @@ impl FactKinds {
     #[inline]
     pub const fn contains(self, kind: FactKind) -> bool {
         self.0 & 1 << kind as u64 != 0
+    }
+
+    /// Returns this set without the kinds in `other`.
+    pub const fn except(self, other: FactKinds) -> FactKinds {
+        FactKinds(self.0 & !other.0)
     }
 
     /// Returns the union of both sets.

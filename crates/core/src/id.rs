@@ -83,6 +83,18 @@ number!(
     /// Number of a fault in the plan of a run.
     FaultNo(u32), "fault "
 );
+number!(
+    /// Number of a probe in the manifest.
+    ProbeNo(u16), "probe "
+);
+number!(
+    /// Number of a watch in the manifest.
+    WatchNo(u16), "watch "
+);
+number!(
+    /// Number of a check among those that the federation expects to succeed.
+    CheckNo(u16), "check "
+);
 
 impl Life {
     /// Returns the incarnation of a process in this life, if the process rolls back at the beginning of each life after

@@ -19,6 +19,7 @@
 //! | [`names`] | the names of processes, clusters, groups and tasks |
 //! | [`text`] | text of any form and length, as it is quoted |
 //! | [`fact`] | facts about a run, on which triggers, the checker and all reports are based |
+//! | [`observation`] | what a process observes about a user's own command |
 //! | [`fault`] | faults, their triggers, and the outcome of a run |
 #![no_std]
 
@@ -38,6 +39,7 @@ pub mod membership;
 pub mod message;
 pub mod names;
 pub mod node;
+pub mod observation;
 pub mod process;
 pub mod promises;
 pub mod protocol;
@@ -51,14 +53,15 @@ pub use fact::{Fact, FactKind, FactKinds, PlannedTask, TheftStep, Witness};
 pub use fault::{EndedBy, Fault, PlannedFault, StorageFate, Target, Trigger};
 pub use footprint::Footprint;
 pub use id::{
-    Attempt, ClusterId, DataId, FactNo, FaultNo, GroupId, Incarnation, JobNo, Life, MembershipVersion,
-    NodeId, Position, ProcessId, Role, Sn, TaskId, Theft, Version,
+    Attempt, CheckNo, ClusterId, DataId, FactNo, FaultNo, GroupId, Incarnation, JobNo, Life,
+    MembershipVersion, NodeId, Position, ProbeNo, ProcessId, Role, Sn, TaskId, Theft, Version, WatchNo,
 };
 pub use image::{Chunk, Image, ImageName, Snapshot};
 pub use membership::{Boot, Cluster, LifeStart, Member, Membership, Presence, Scope};
 pub use message::{MessageId, Payload, Short};
 pub use names::RunNames;
 pub use node::{Node, NodeConfig};
+pub use observation::{Ending, Observation};
 pub use process::{Action, Event, Gauges, Out, Packet, Process, To};
 pub use promises::{Affected, FaultModel, Promise, Promises};
 pub use protocol::{Host, Input, Machine, Protocol, ProtocolTypes, Stamp};

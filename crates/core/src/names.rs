@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::id::{ClusterId, GroupId, Position, ProcessId, TaskId};
+use crate::id::{CheckNo, ClusterId, GroupId, Position, ProbeNo, ProcessId, TaskId, WatchNo};
 use crate::image::ImageName;
 use crate::membership::Scope;
 use crate::message::MessageId;
@@ -25,6 +25,14 @@ pub struct RunNames {
     pub tasks: BTreeMap<TaskId, String>,
     /// Short names of messages, such as `m1`.
     pub messages: BTreeMap<MessageId, String>,
+    /// The names of probes, indexed by probe.
+    pub probes: Vec<String>,
+    /// The names of watches, indexed by watch.
+    pub watches: Vec<String>,
+    /// Whether the nodes run a user's own system.
+    pub is_system: bool,
+    /// What checks find, indexed by check.
+    pub checks: Vec<String>,
 }
 
 impl RunNames {
@@ -113,6 +121,21 @@ impl RunNames {
     /// Returns the display name of a task: `t1`, or `task` and its identity.
     pub fn task(&self, task: TaskId) -> String {
         self.tasks.get(&task).cloned().unwrap_or_else(|| format!("task {task}"))
+    }
+
+    /// Returns the display name of a probe.
+    pub fn probe(&self, probe: ProbeNo) -> String {
+        self.probes.get(probe.index()).cloned().unwrap_or_else(|| probe.0.to_string())
+    }
+
+    /// Returns the display name of a watch.
+    pub fn watch(&self, watch: WatchNo) -> String {
+        self.watches.get(watch.index()).cloned().unwrap_or_else(|| watch.0.to_string())
+    }
+
+    /// Returns what a check finds if it succeeds.
+    pub fn check(&self, check: CheckNo) -> String {
+        self.checks.get(check.index()).cloned().unwrap_or_else(|| check.0.to_string())
     }
 
     /// Returns the display name of a part of a checkpoint: its owner, its position, and the attempt if it was not the

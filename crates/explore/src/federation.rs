@@ -108,6 +108,7 @@ pub fn federation(protocol: &str, clusters: u32, nodes: u32) -> Result<Federatio
         deadline: None,
         kubernetes: None,
         simulator: None,
+        expect: Vec::new(),
         pause: false,
     };
     Ok(Federation::new(&format!("explore-{}", spec.protocol.name().to_lowercase()), spec))

@@ -42,6 +42,7 @@ impl Subject {
         match federation.spec.application.family() {
             Family::Messages => with_valid_messages(federation, Some(0), defect, preparation),
             Family::Tasks => with_valid_program(federation, Some(0), defect, preparation),
+            Family::System => Err(SetupError::System),
         }
     }
 

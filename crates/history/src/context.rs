@@ -8,6 +8,7 @@ use faultline_core::{
     Role, Scope, Span, TaskId, Time,
 };
 use faultline_trace::RunNames;
+use faultline_trace::expectation::{Expectation, SystemEntry};
 use faultline_trace::manifest::{
     BackendKind, Bounds, Copies, EffectEntry, LinkEntry, Manifest, ReplicaHolders,
 };
@@ -41,6 +42,10 @@ pub struct Context {
     pub end: Time,
     /// Results of the same federation without faults, if they are known.
     pub expected: Option<Vec<(ProcessId, Digest)>>,
+    /// What the federation expects of the run.
+    pub expectations: Vec<Expectation>,
+    /// The user's own system; `None` for all other applications.
+    pub system: Option<SystemEntry>,
     /// The bounds on the work that a rollback may lose.
     pub bounds: Option<Bounds>,
     /// The replicas that the federation requests for each part of a checkpoint; `None` if unknown.
@@ -98,6 +103,8 @@ impl Context {
             outcome: manifest.outcome.clone(),
             end: Time::ZERO + manifest.duration,
             expected: manifest.expected.as_ref().map(|it| it.digests.clone()),
+            expectations: manifest.expectations.clone(),
+            system: manifest.system.clone(),
             bounds: manifest.bounds.clone(),
             copies: manifest.copies,
             servers: manifest.with_role(Role::STORAGE_SERVER).collect(),
@@ -112,6 +119,11 @@ impl Context {
             longest_task,
             recorded: match manifest.events.as_ref().and_then(|it| it.records.as_ref()) {
                 Some(kinds) => kinds.iter().copied().collect(),
+                // Faultline sees neither the messages nor the states of a system's programs.
+                None if manifest.system.is_some() => {
+                    let of = |kinds: &[FactKind]| kinds.iter().copied().collect();
+                    FactKinds::ALL.except(of(&FactKind::OF_PROCESSES)).union(of(&FactKind::OF_SYSTEMS))
+                }
                 None => FactKinds::ALL,
             },
             unmatched: manifest.events.as_ref().map(|it| it.unmatched),

@@ -10,8 +10,10 @@
 //! | --- | --- |
 //! | [`mod@account`] | the cost of a run |
 //! | [`activity`] | when each process worked, was frozen, and finished |
+//! | [`availability`] | probes of a user's own system: samples, outages, recoveries after faults |
 //! | `build` | one pass over every stream |
 //! | `context` | information about a run beyond its facts |
+//! | [`expected`] | what the federation expects, compared with the run |
 //! | `contradiction` | rules that a record violates |
 //! | `groups` | checkpoints and rollbacks of the processes that take checkpoints together |
 //! | `history` | the states of every process, and the history as a whole |
@@ -30,9 +32,11 @@
 
 pub mod account;
 pub mod activity;
+pub mod availability;
 mod build;
 mod context;
 mod contradiction;
+pub mod expected;
 mod groups;
 mod history;
 mod hosting;

@@ -2,6 +2,7 @@
 //! outcome into the [`RunEnd`] of a session. Each process of the federation runs in [`node()`].
 
 mod node;
+mod system;
 
 use std::sync::Arc;
 
@@ -50,7 +51,11 @@ pub fn run_options<N: Hosted>(begun: &PreparedRun<'_, N>) -> RunOptions {
             read_bandwidth: setup.storage.read_bandwidth().map_or(0, Bandwidth::bytes_per_second),
             latency: setup.storage.latency.map_or(Span::ZERO, |it| it.0),
         },
-        measure_again_for: MEASURE_AGAIN_FOR,
+        // What does not emulate links does not get closer to them.
+        measure_again_for: match setup.supervisor.system {
+            None => MEASURE_AGAIN_FOR,
+            Some(_) => Span::ZERO,
+        },
         metrics: None,
         interrupted: Arc::default(),
         memory: memory_bound().map(|it| MemoryBound { used: memory_of_all, ..it }),

@@ -9,6 +9,7 @@ use faultline_core::{
     Cause, ClusterId, EndedBy, Fault, FaultNo, Position, ProcessId, Promise, Span, StorageFate, Target, Time,
 };
 use faultline_history::GroupId;
+use faultline_history::expected::Assessment;
 use faultline_history::recoveries::RecoveryCost;
 use faultline_trace::Manifest;
 use faultline_trace::duration::{instant, lasted};
@@ -19,7 +20,7 @@ use faultline_trace::manifest::{BackendKind, Copies, EffectEntry, ReplicaHolders
 use serde::Serialize;
 
 use crate::names::{DisplayNames, RollbackUnit};
-use crate::summary::measured;
+use crate::summary::{measured, met};
 use crate::text::percent;
 use crate::timeline::{Failure, RestoredMember, Takeover, Tasks, Timeline, TimelineRollback};
 
@@ -107,6 +108,7 @@ pub fn explain(timeline: &Timeline, manifest: &Manifest, names: &DisplayNames) -
     let early = ended_early(timeline, manifest, names);
     told.extend(early.clone().map(silent));
     told.extend(never_due(manifest).map(silent));
+    told.extend(timeline.expectations.iter().map(|it| silent(expected(it))));
     if timeline.rollbacks.is_empty() {
         told.push(silent(match (timeline.failures.is_empty(), early.is_some()) {
             (true, _) if lacks_facts => "The record shows no failures and no rollbacks.".to_owned(),
@@ -117,6 +119,13 @@ pub fn explain(timeline: &Timeline, manifest: &Manifest, names: &DisplayNames) -
         }));
     }
     told
+}
+
+/// Says whether an expectation of the federation is met.
+fn expected(it: &Assessment) -> String {
+    let measured = it.measured.as_ref().map(|it| format!("; measured: {it}")).unwrap_or_default();
+    let reason = it.unknown.as_ref().map(|it| format!(" ({})", it.reason)).unwrap_or_default();
+    format!("Expected: {}{measured}; {}{reason}.", it.expected, met(it).0)
 }
 
 /// Describes, in one sentence per cluster, how the cluster's processes spent their time, as the summary's

@@ -11,7 +11,7 @@ use crate::diagram::{Diagram, Limits};
 use crate::explain::{ExplainedEvent, count};
 use crate::names::DisplayNames;
 use crate::style;
-use crate::summary::{PropertyResult, RecordedRun, Summary, restored};
+use crate::summary::{PropertyResult, RecordedRun, Summary, met, restored};
 use crate::terms;
 use crate::text::{backend, because, instant, lost, percent, protocol, span, verdict};
 use crate::timeline::Timeline;
@@ -77,6 +77,10 @@ fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
             (clusters(summary))
             (time(summary))
             (rollbacks(summary))
+            @if !summary.expectations.is_empty() {
+                h2 { "Expectations" }
+                (expectations(summary))
+            }
             h2 { "Faults" }
             (faults(summary))
             h2 { "Properties" }
@@ -417,6 +421,19 @@ fn properties(summary: &Summary) -> Markup {
                     }
                 }
                 td.num { (it.instances) }
+            } } }
+        } }
+    }
+}
+
+fn expectations(summary: &Summary) -> Markup {
+    html! {
+        div.table { table {
+            thead { tr { th { "result" } th { "expected" } th { "measured" } } }
+            tbody { @for it in &summary.expectations { tr {
+                td { @let (result, verdict) = met(it); (chip(verdict, result)) }
+                td { (it.expected) @if let Some(unknown) = &it.unknown { p.hint { (unknown.reason) } } }
+                td { (it.measured.as_deref().unwrap_or("-")) }
             } } }
         } }
     }

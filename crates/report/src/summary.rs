@@ -4,9 +4,10 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_checker::{Context, Finding, Judgement, Verdict};
+use faultline_checker::{Context, Finding, Judgement, Property, Verdict};
 use faultline_core::fault::{FaultState, Outcome};
 use faultline_core::{Cause, ClusterId, Digest, EndedBy, Fact, FaultNo, Position, ProcessId, Span};
+use faultline_history::expected::{Assessment, Met};
 use faultline_history::{Outage, ProcessTime, TimeByPart};
 use faultline_trace::duration::{instant, lasted, span};
 use faultline_trace::fault::{describe_link, describe_planned, describe_trigger, link};
@@ -37,6 +38,9 @@ pub struct Summary {
     pub processes: Vec<ProcessSummary>,
     /// The outages, in the order of their first failures.
     pub outages: Vec<Outage>,
+    /// What the federation expects, compared with the run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub expectations: Vec<Assessment>,
     /// One summary per planned fault.
     pub faults: Vec<FaultSummary>,
     /// One summary per link and direction, and one more for each change of a link.
@@ -512,6 +516,7 @@ impl Summary {
             clusters: names.clusters().map(|it| cluster(it, names, timeline, trace)).collect(),
             processes: timeline.ledger.processes.iter().map(|it| process(it, names)).collect(),
             outages: timeline.outages.clone(),
+            expectations: timeline.expectations.clone(),
             faults: faults(manifest, names, timeline),
             links: manifest.links.iter().map(|it| link_summary(it, names, timeline)).collect(),
             result: result(manifest, trace, names, timeline),
@@ -760,6 +765,8 @@ fn result(manifest: &Manifest, trace: &Trace, names: &DisplayNames, timeline: &T
 fn properties(judgement: &Judgement) -> Vec<PropertySummary> {
     let mut findings: Vec<_> = judgement.findings.iter().collect();
     findings.sort_by_key(|it| it.property);
+    // A federation that expects nothing in particular is not short of evidence about it.
+    findings.retain(|it| it.property != Property::Expected || found(it) != PropertyResult::NotExercised);
     findings
         .into_iter()
         .map(|it| PropertySummary {
@@ -790,6 +797,15 @@ fn found(it: &Finding) -> PropertyResult {
         (0, None, _) => PropertyResult::Holds,
         (0, Some(_), _) => PropertyResult::Unknown,
         _ => PropertyResult::Violated,
+    }
+}
+
+/// Returns whether an expectation is met: the word for tables and sentences, and the effect on the verdict.
+pub(crate) fn met(it: &Assessment) -> (&'static str, Verdict) {
+    match it.met {
+        Met::Yes => ("met", Verdict::Pass),
+        Met::No => ("not met", Verdict::Fail),
+        Met::Unknown => ("unknown", Verdict::Unknown),
     }
 }
 

@@ -7,7 +7,7 @@ pub use faultline_trace::duration::{instant, span};
 use faultline_trace::shell_word;
 
 use crate::explain::count;
-use crate::summary::{ClusterSummary, PropertyResult, PropertySummary, Summary, restored};
+use crate::summary::{ClusterSummary, PropertyResult, PropertySummary, Summary, met, restored};
 use crate::table::{lines, split, table, wrapped};
 
 /// The layout of the text.
@@ -30,6 +30,7 @@ pub fn summary(summary: &Summary, layout: Layout) -> String {
         if layout.verbose {
             parts.push(writer.time());
         }
+        parts.push(writer.expectations());
         parts.extend([writer.findings(), writer.properties(), writer.closing()]);
     }
     parts.retain(|it| !it.is_empty());
@@ -163,6 +164,19 @@ impl Writer<'_> {
             )
         });
         ettr.into_iter().chain(phases).collect::<Vec<_>>().join("; ")
+    }
+
+    fn expectations(&self) -> String {
+        let mut table = self.titled(&["expected", "measured", "result"]);
+        for it in &self.summary.expectations {
+            let (result, verdict) = met(it);
+            table.add_row([
+                self.cell(it.expected.clone(), None),
+                self.cell(it.measured.clone().unwrap_or_default(), None),
+                self.cell(result.to_owned(), Some(colour_of(verdict))),
+            ]);
+        }
+        if table.row_count() == 0 { String::new() } else { lines(&table) }
     }
 
     /// Formats the result, the faults and links, and the notes. Lists only those faults and links that were not as

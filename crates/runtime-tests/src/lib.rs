@@ -84,6 +84,7 @@ pub fn undisturbed(run_dir: &Path, clusters: &[u32], deadline: Span) -> RunOptio
             leaves: Vec::new(),
             is_planned: false,
             least_work_left_percent: 0,
+            system: None,
         },
         names: Names {
             processes: (0..membership.members.len()).map(|index| format!("node-{index}")).collect(),

@@ -47,6 +47,7 @@ fn scenario(faults: Vec<(u64, Fault)>, finish: Option<Life>, after: Span) -> Sce
             leaves: vec![],
             is_planned: false,
             least_work_left_percent: 0,
+            system: None,
         },
         seed: 1,
     }

@@ -125,6 +125,10 @@ pub(crate) enum ToNode {
     /// The membership, with the addresses of its processes. The first announcement starts the process.
     Announce(Membership, Directory),
     Watch(Vec<Trigger>),
+    /// Starts the command of the node of a system.
+    Prepare,
+    /// Sets the system up. Answered by [`ToSupervisor::SetUp`].
+    SetUp,
     Go,
     Link {
         from: ClusterId,
@@ -172,6 +176,10 @@ pub(crate) enum ToSupervisor {
     },
     Started,
     Held,
+    /// The node has set the system up.
+    SetUp,
+    /// The node of a system cannot become ready, or cannot set the system up. The text is a predicate.
+    NotReady(String),
     /// An order concerning links or storage took effect at this time, by the run's clock. The node answers
     /// each such order with this message.
     InForce(Time),

@@ -14,6 +14,7 @@
 //! | [`detached`] | output that never makes the program wait |
 //! | [`interrupt`] | handling of Ctrl-C and termination signals |
 //! | [`shaper`] | the program that configures the kernel's traffic control at a place |
+//! | [`system`] | the commands of a system, which do not know Faultline |
 //! | [`secret`] | the keys of a run, which protect every connection |
 //! | [`metrics`] | metrics of nodes and of runs, as Prometheus text |
 //!
@@ -39,6 +40,7 @@ pub mod secret;
 pub mod shaper;
 mod storage;
 pub mod supervise;
+pub mod system;
 mod transport;
 
 pub use links::Links;

@@ -33,7 +33,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use faultline_api::Federation;
 use faultline_catalog::{
-    Defect, Hosted, Setup, SetupError, Visitor, manifest, prepare_programs, with_setup, with_valid,
+    Defect, Hosted, Setup, SetupError, Visitor, check_virtual_time, manifest, prepare_programs, with_setup,
+    with_valid,
 };
 use faultline_core::fault::Outcome;
 use faultline_trace::manifest::{BackendKind, Expected};
@@ -151,6 +152,7 @@ impl<'a> Session<'a> {
     ///
     /// Fails if the federation cannot be set up.
     pub fn simulate(&self, simulator: &mut Simulator<'_>) -> Result<UnjudgedRecording, SetupError> {
+        check_virtual_time(self.federation)?;
         self.set_up_run(simulator.memory(), InMemory { session: self, simulator })
     }
 
@@ -183,6 +185,9 @@ impl<'a> Session<'a> {
         bundle: &Bundle,
         backend: &mut B,
     ) -> Result<UnjudgedRecording, SessionError<B::Error>> {
+        if backend.kind() == BackendKind::Simulate {
+            check_virtual_time(self.federation)?;
+        }
         self.set_up_run(memory_bound(), InBundle { session: self, bundle, backend })?
     }
 

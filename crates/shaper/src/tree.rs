@@ -35,6 +35,8 @@ const SHORTEST_QUEUE: u32 = 1000;
 const LONGEST_QUEUE: u32 = 10_000_000;
 /// Duration of a burst that an idle class may send at once: the resolution of the kernel's timers under load.
 const BURST: Span = Span::from_micros(250);
+/// The loss of a link that is cut: every packet, in parts per million.
+pub const ALL_LOST: u32 = 1_000_000;
 /// Bytes per second of a class without a requested bandwidth: 100 Gbit/s, which is no limit in practice.
 const UNLIMITED: u64 = 12_500_000_000;
 /// Assumed bytes per second of a link without a bandwidth, to compute the length of its queue: 10 Gbit/s.
@@ -206,6 +208,12 @@ fn leaving(
     let mut shared = Vec::new();
     for &cluster in members.keys() {
         let link = links(mine, cluster);
+        if link.loss_ppm >= ALL_LOST {
+            // A queue without room drops packets on every kernel. The sender's programs see no error.
+            let class = Class::of_rate(UNLIMITED, Leaf::Queue(0));
+            direction.classes.insert(Direction::class_of(cluster), class);
+            continue;
+        }
         let leaf = match place {
             // Only the packets of a single sender can be in transit.
             ShapingSide::Sender => delay(link, 1),
@@ -259,7 +267,9 @@ fn arriving(
 fn delay(link: LinkProperties, senders: u64) -> Option<Leaf> {
     let LinkProperties { latency, jitter, loss_ppm, .. } = link;
     let limit = queue(link, senders, SMALLEST_PACKET);
-    (latency > Span::ZERO || loss_ppm > 0).then_some(Leaf::Delay(Delay { latency, jitter, loss_ppm, limit }))
+    // The sender drops the packets of a link that is cut.
+    let is_delayed = (latency > Span::ZERO || loss_ppm > 0) && loss_ppm < ALL_LOST;
+    is_delayed.then_some(Leaf::Delay(Delay { latency, jitter, loss_ppm, limit }))
 }
 
 /// Returns 1.5 times the number of packets of `bytes` that can be in transit from `senders` at the same time, but at
@@ -306,6 +316,23 @@ mod tests {
             (MINE, MINE) => LinkProperties { bandwidth: 80_000_000, ..Default::default() },
             (_, SLOW) => LinkProperties { bandwidth: 1_250_000, ..WAN },
             _ => WAN,
+        }
+    }
+
+    #[test]
+    fn the_sender_drops_the_packets_of_a_link_that_is_cut() {
+        let cut = |from, to| match (from, to) {
+            (MINE, OTHER) => LinkProperties { loss_ppm: ALL_LOST, ..WAN },
+            _ => links(from, to),
+        };
+        let peers = peers(&[OTHER, SLOW]);
+        let class = Direction::class_of(OTHER);
+        for kernel in [ALL, Kernel { netem: false, ..ALL }] {
+            let tree = Tree::new(MINE, &peers, cut, kernel, ShapingSide::Receiver);
+            assert_eq!(tree.leaving.classes[&class].leaf, Leaf::Queue(0));
+            assert_eq!(tree.leaving.filters[&0].class, class);
+            let other = Tree::new(OTHER, &self::peers(&[MINE]), cut, kernel, ShapingSide::Receiver);
+            assert_eq!(other.arriving.classes.len(), 0);
         }
     }
 

@@ -261,6 +261,7 @@ fn passing() -> Config<()> {
         leaves: Vec::new(),
         is_planned: false,
         least_work_left_percent: 0,
+        system: None,
     };
     let link =
         LinkProperties { latency: Span::from_micros(80), bandwidth: 10_000_000, ..LinkProperties::default() };

@@ -43,6 +43,8 @@ pub(crate) enum Due {
         changed_by: FaultNo,
     },
     Deadline,
+    /// Ends the run of a system.
+    EndSystem,
 }
 
 /// The faults of a run, and those that have not ended for each link and storage.
@@ -188,6 +190,7 @@ impl Supervisor {
                 }
             }
             Due::Deadline => self.end_at_deadline(now, out),
+            Due::EndSystem => self.end_system(out),
         }
     }
 

@@ -10,6 +10,8 @@ use faultline_core::{
 
 use serde::{Deserialize, Serialize};
 
+use crate::system::SystemRun;
+
 pub use faultline_core::fault::{FaultAccount, FaultState, Outcome};
 
 /// Parameters of a supervisor.
@@ -43,6 +45,8 @@ pub struct Config {
     /// Smallest percentage of the application's steps that must remain when a fault is injected. If less work
     /// remains, the fault is ineffective.
     pub least_work_left_percent: u8,
+    /// What a run of a system needs; `None` for all other applications.
+    pub system: Option<SystemRun>,
 }
 
 /// A message to the supervisor.
@@ -109,6 +113,13 @@ pub enum Report {
         /// Number of the process's life.
         life: Life,
     },
+    /// The process carried out [`Order::SetUp`].
+    SetUp {
+        /// The process that set the system up.
+        process: ProcessId,
+        /// Number of the process's life.
+        life: Life,
+    },
     /// A life has ended, and its host detected this immediately (through the exit of a child process).
     Exited {
         /// The process that ended.
@@ -153,6 +164,21 @@ pub enum Order {
         life: Life,
         /// How the life begins.
         boot: Boot,
+    },
+    /// Lets a life start the command of its node, before its process starts. The process observes when the command is
+    /// ready.
+    Prepare {
+        /// The process whose node runs the command.
+        process: ProcessId,
+        /// Number of the process's life.
+        life: Life,
+    },
+    /// Lets a life set the system up. Answered by [`Report::SetUp`].
+    SetUp {
+        /// The process that sets the system up.
+        process: ProcessId,
+        /// Number of the process's life.
+        life: Life,
     },
     /// Sends this membership to every life that is up. A life that has no membership yet starts with this one.
     Announce(Arc<Membership>),

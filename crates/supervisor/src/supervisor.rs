@@ -16,6 +16,7 @@ use crate::failure_detector::FailureDetector;
 use crate::faults::{Due, Plan};
 use crate::interface::{ClusterStatus, Config, FaultAccount, Order, Outcome, Report, Status};
 use crate::presence::Waiting;
+use crate::system::Preparation;
 
 /// The supervisor of one federation.
 ///
@@ -50,6 +51,8 @@ pub struct Supervisor {
     committed: Vec<Position>,
     /// Clusters that are due to join or to leave.
     pub(crate) presence: Waiting,
+    /// How far the nodes of a system are.
+    pub(crate) preparation: Preparation,
     /// Set by [`Supervisor::await_exits`].
     awaits_exits: bool,
     /// Set by [`Supervisor::expect_heartbeats`].
@@ -140,6 +143,7 @@ impl Supervisor {
             outcome: None,
             committed: vec![Position::default(); membership.clusters.len()],
             presence: Waiting::default(),
+            preparation: Preparation::default(),
             awaits_exits: false,
             expects_heartbeats: false,
             config,
@@ -225,6 +229,7 @@ impl Supervisor {
                 | FactKind::Broke
                 | FactKind::Released
         ) || self.config.is_planned && matches!(kind, FactKind::Absorbed | FactKind::Ceded)
+            || self.config.system.is_some() && matches!(kind, FactKind::Ready | FactKind::Exited)
             || self.plan.waits_for(kind)
     }
 
@@ -291,7 +296,9 @@ impl Supervisor {
                     if self.is_federation_paused() {
                         out.push(Order::Pause { process, life, paused: true });
                     }
+                    self.prepare_again(process, out);
                     self.try_begin(now, out);
+                    self.try_complete(out);
                     self.try_join(self.cluster_of(process), out);
                 }
             }
@@ -313,6 +320,9 @@ impl Supervisor {
             Report::Fact { process, life, fact, halted } => {
                 if self.entry_of(process, life).is_some() {
                     self.learn(process, &fact, out);
+                    if let Fact::Observed(observation) = &fact {
+                        self.observed(process, observation, now, out);
+                    }
                     if halted && self.outcome.is_none() {
                         self.entries[process.index()].halted = true;
                         self.count(process, fact.kind(), now, out);
@@ -327,6 +337,11 @@ impl Supervisor {
                     let member = &mut Arc::make_mut(&mut self.membership.members)[process.index()];
                     self.unannounced |= !member.started;
                     member.started = true;
+                }
+            }
+            Report::SetUp { process, life } => {
+                if self.entry_of(process, life).is_some() {
+                    self.is_set_up(now, out);
                 }
             }
             Report::Held { process, life } => {
@@ -393,7 +408,7 @@ impl Supervisor {
         let ready = self.links_measured
             && self.paused.is_none()
             && self.entries.iter().all(|entry| entry.state == LifeState::Registered);
-        if self.begun.is_some() || !ready {
+        if self.begun.is_some() || !ready || !self.is_prepared(out) {
             return;
         }
         self.begun = Some(now);
@@ -413,6 +428,7 @@ impl Supervisor {
             self.plan_at(now + at.since(Time::ZERO), due);
         }
         self.plan_at(now + self.config.deadline, Due::Deadline);
+        self.plan_end(now);
         out.push(Order::Record(Fact::Begun));
         self.announce(now, out);
     }
@@ -469,7 +485,11 @@ impl Supervisor {
     }
 
     pub(crate) fn try_complete(&mut self, out: &mut Vec<Order>) {
-        if self.outcome.is_none() && self.completion.is_complete() && !self.are_partitions_moving() {
+        let is_complete = match self.config.system {
+            Some(_) => self.is_system_complete(),
+            None => self.completion.is_complete() && !self.are_partitions_moving(),
+        };
+        if self.outcome.is_none() && is_complete {
             out.push(Order::Record(Fact::Completed));
             self.end(Outcome::Completed, out);
         }

@@ -104,14 +104,24 @@ impl Socket {
         self.perform(request.nested(IFLA_LINKINFO, |it| it.text(IFLA_INFO_KIND, kind)))
     }
 
-    /// Adds a pair of connected interfaces, optionally with the second one in `namespace`.
+    /// Adds a pair of connected interfaces, optionally with the second one in `namespace` and with this hardware address.
     ///
     /// # Errors
     ///
     /// Fails if the kernel rejects the request.
-    pub fn add_pair(&self, name: &str, peer: &str, namespace: Option<&File>) -> io::Result<()> {
+    pub fn add_pair(
+        &self,
+        name: &str,
+        peer: &str,
+        namespace: Option<&File>,
+        hardware: Option<[u8; 6]>,
+    ) -> io::Result<()> {
         let other = |it: Request| {
             let it = it.raw(&head(NONE, 0, 0)).text(IFLA_IFNAME, peer);
+            let it = match &hardware {
+                Some(address) => it.with(IFLA_ADDRESS, address),
+                None => it,
+            };
             match namespace {
                 Some(namespace) => it.number(IFLA_NET_NS_FD, namespace.as_raw_fd() as u32),
                 None => it,

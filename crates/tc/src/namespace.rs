@@ -33,6 +33,8 @@ const LIFE_BITS: u32 = 10;
 /// Number of consecutive lives of a process that have different addresses. The previous life may still be
 /// ending when the next one starts.
 const LIVES: u32 = 1000;
+/// Low bits of an address that is the same in every life. No life has these bits.
+const STABLE: u32 = (1 << LIFE_BITS) - 1;
 /// Address of the hub. It is at the end of the range, and no process uses it.
 const HUB: Ipv4Addr = Ipv4Addr::new(10, 255, 255, 254);
 /// Hardware address of the bridge. Without an address of its own, a bridge uses the smallest address of its
@@ -112,7 +114,8 @@ impl Hub {
     }
 }
 
-/// Moves the calling thread from a hub into a new namespace with an interface to the hub. The other threads of the
+/// Moves the calling thread from a hub into a new namespace with an interface to the hub. If `is_stable`, the interface
+/// also has an address that is the same in every life of the process ([`stable_address_of`]). The other threads of the
 /// process stay in the hub, except those that the calling thread starts later. A process must therefore call this
 /// function before it starts other threads.
 ///
@@ -123,20 +126,27 @@ impl Hub {
 /// # Panics
 ///
 /// Panics if `process` is not below [`MOST_PROCESSES`].
-pub fn leave_hub(process: ProcessId, life: Life) -> Result<(), NamespaceError> {
+pub fn leave_hub(process: ProcessId, life: Life, is_stable: bool) -> Result<(), NamespaceError> {
     assert!(process.0 < MOST_PROCESSES, "the hub has no port for {process}");
     let failed = |what| move |source| NamespaceError::Network { what, source };
     let hub = Socket::open().map_err(failed("open a netlink socket in the hub"))?;
     unshare(CloneFlags::CLONE_NEWNET).map_err(NamespaceError::Unshare)?;
     let namespace = File::open(OWN_NAMESPACE).map_err(NamespaceError::Open)?;
     let name = format!("n{}.{}", process.0, life.0 % LIVES);
-    hub.add_pair(&name, INTERFACE, Some(&namespace)).map_err(failed("add a pair of interfaces"))?;
+    // With a new hardware address, a stable address would be unreachable until others have looked for it again.
+    let [_, _, high, low] = process.0.to_be_bytes();
+    let hardware = is_stable.then_some([0x02, 0xfa, 0x17, 1, high, low]);
+    hub.add_pair(&name, INTERFACE, Some(&namespace), hardware).map_err(failed("add a pair of interfaces"))?;
     hub.join(&name, BRIDGE).map_err(failed("join the bridge"))?;
     hub.bring_up(&name).map_err(failed("bring up the interface to a process"))?;
     let own = Socket::open().map_err(failed("open a netlink socket"))?;
     own.bring_up("lo").map_err(failed("bring up the loopback interface"))?;
     own.add_address(INTERFACE, address_of(process, life), NETWORK_LENGTH)
         .map_err(failed("set the address"))?;
+    if is_stable {
+        own.add_address(INTERFACE, stable_address_of(process), NETWORK_LENGTH)
+            .map_err(failed("set the stable address"))?;
+    }
     if let Some(link) = own.link(INTERFACE).map_err(failed("read the interface"))? {
         // Otherwise, up to 64 KiB would be queued and lost as one packet.
         own.disable_segmentation_offload(link).map_err(failed("turn off segmentation offload"))?;
@@ -147,6 +157,11 @@ pub fn leave_hub(process: ProcessId, life: Life) -> Result<(), NamespaceError> {
 /// Returns the prefix that contains the addresses of all lives of a process.
 pub fn prefix_of(process: ProcessId) -> Prefix {
     Prefix { address: Ipv4Addr::from(NETWORK | process.0 << LIFE_BITS), length: 32 - LIFE_BITS as u8 }
+}
+
+/// Returns the address that a process has in every life, if it has one.
+pub fn stable_address_of(process: ProcessId) -> Ipv4Addr {
+    Ipv4Addr::from(NETWORK | process.0 << LIFE_BITS | STABLE)
 }
 
 /// Runs `work` on a new thread, in a new network namespace. The namespace is removed afterwards, unless `work` leaves a
@@ -192,6 +207,7 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         for process in [0, 1, 77, MOST_PROCESSES - 1].map(ProcessId) {
             let Prefix { address, length } = prefix_of(process);
+            assert!(seen.insert(stable_address_of(process)));
             for life in (0..LIVES).map(Life) {
                 let own = address_of(process, life);
                 assert_eq!(u32::from(own) >> (32 - length), u32::from(address) >> (32 - length), "{own}");

@@ -153,7 +153,7 @@ fn attempt(kernel: &Socket, ability: Ability) -> io::Result<()> {
     let root = Handle::new(1, 0);
     let add = |link, discipline| kernel.set_discipline(Mode::New, link, (Handle::ROOT, root), discipline);
     match ability {
-        Ability::Veth => kernel.add_pair(SCRATCH, SCRATCH_PEER, None),
+        Ability::Veth => kernel.add_pair(SCRATCH, SCRATCH_PEER, None, None),
         Ability::Bridge => kernel.add_link("bridge", SCRATCH_BRIDGE, None),
         Ability::Ifb => kernel.add_link("ifb", SCRATCH_IFB, None),
         Ability::Htb => add(scratch(kernel)?, Discipline::Htb),
@@ -180,7 +180,7 @@ const NO_DELAY: Delay = Delay { latency: Span::ZERO, jitter: Span::ZERO, loss_pp
 
 /// Creates a temporary interface of any available kind.
 fn scratch(kernel: &Socket) -> io::Result<Link> {
-    let added = kernel.add_pair(SCRATCH, SCRATCH_PEER, None);
+    let added = kernel.add_pair(SCRATCH, SCRATCH_PEER, None, None);
     added
         .or_else(|_| kernel.add_link("ifb", SCRATCH, None))
         .or_else(|_| kernel.add_link("dummy", SCRATCH, None))?;

@@ -57,7 +57,7 @@ fn by_hand() -> Socket {
 
 fn add_interface() {
     let kernel = by_hand();
-    kernel.add_pair(INTERFACE, "other", None).unwrap();
+    kernel.add_pair(INTERFACE, "other", None, None).unwrap();
     kernel.bring_up(INTERFACE).unwrap();
     kernel.bring_up("other").unwrap();
 }
@@ -260,7 +260,7 @@ impl Resident {
     fn new(hub: &Hub, process: u32) -> Resident {
         let (work, orders) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
         let live = move || {
-            leave_hub(ProcessId(process), Life(1)).unwrap();
+            leave_hub(ProcessId(process), Life(1), false).unwrap();
             orders.iter().for_each(|order| order());
         };
         hub.within(|| thread::spawn(live)).unwrap();

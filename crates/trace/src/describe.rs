@@ -5,10 +5,13 @@ use std::fmt::{self, Display};
 
 use faultline_core::names::checkpoint;
 use faultline_core::{
-    Boot, ClusterId, EndedBy, Fact, MessageId, ProcessId, RunNames, StorageFate, TheftStep,
+    Boot, ClusterId, EndedBy, Ending, Fact, MessageId, Observation, ProcessId, RunNames, StorageFate,
+    TheftStep,
 };
 
+use crate::duration::lasted;
 use crate::fault::{describe_change, describe_fault};
+use crate::printable::printable;
 
 /// A fact as a sentence in the present tense, with the names of a run. Its text omits the subject if that is the
 /// process that reported the fact: `sends paris-0->lyon-1 #2`.
@@ -181,6 +184,7 @@ impl Display for Predicate<'_> {
                 if is_detailed { write!(f, " (recovery {})", epoch.0) } else { Ok(()) }
             }
             Fact::Claim(claim) => claim.describe(names, f),
+            Fact::Observed(observation) => describe_observation(observation, names, f),
             Fact::LifeStarted { life, boot, .. } => {
                 let verb = if life.0 > 1 { "restarts" } else { "starts" };
                 write!(f, "{verb} ({life})")?;
@@ -212,8 +216,38 @@ impl Display for Predicate<'_> {
             Fact::Joined(_) => f.write_str("joins"),
             Fact::Leaving(_) => f.write_str("is about to leave"),
             Fact::Left(_) => f.write_str("leaves and releases its storage"),
+            Fact::Completed if names.is_system => f.write_str("the run of the system ends"),
             Fact::Completed => f.write_str("every rank has finished, and no message is in transit"),
             Fact::Changed(change) => f.write_str(&describe_change(change, names)),
+        }
+    }
+}
+
+/// Writes the predicate of a sentence whose subject is the process.
+fn describe_observation(
+    observation: &Observation,
+    names: &RunNames,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    let outcome = |ending: &Ending| if ending.is_success() { "succeeds" } else { "fails" };
+    match observation {
+        Observation::Ready => f.write_str("is ready"),
+        Observation::Logged { watch, line } => {
+            write!(f, "logs {}: {}", names.watch(*watch), printable(line))
+        }
+        Observation::Probed { probe, sample, latency, ending } => {
+            let (probe, time) = (names.probe(*probe), lasted(*latency));
+            write!(f, "probe {probe} {} after {time}", outcome(ending))?;
+            if f.alternate() || !ending.is_success() {
+                write!(f, ": {}", printable(&ending.to_string()))?;
+            }
+            if f.alternate() { write!(f, " (sample {sample})") } else { Ok(()) }
+        }
+        Observation::Exited(ending) => write!(f, "its command ends: {}", printable(&ending.to_string())),
+        Observation::Checked { check, latency, ending } => {
+            let (check, time) = (names.check(*check), lasted(*latency));
+            let how = printable(&ending.to_string());
+            write!(f, "check \"{check}\" {} after {time}: {how}", outcome(ending))
         }
     }
 }

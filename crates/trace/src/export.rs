@@ -138,11 +138,13 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::expectation::{Expectation, ProbeEntry, SystemEntry};
     use crate::manifest::tests::example;
     use crate::manifest::{ClusterEntry, ProcessEntry};
     use crate::memory::{Record, Sink};
     use faultline_core::{
-        Cause, Claim, ClusterId, FactNo, FaultNo, GroupId, Incarnation, Life, Position, Role, Sn,
+        Cause, CheckNo, Claim, ClusterId, Ending, FactNo, FaultNo, GroupId, Incarnation, Life, Observation,
+        Position, ProbeNo, Role, Sn, Span, WatchNo,
     };
 
     fn manifest() -> Manifest {
@@ -241,6 +243,70 @@ mod tests {
                 "docs/bundle.md does not describe {column}"
             );
         }
+    }
+
+    #[test]
+    fn observations_are_exported_with_their_names_and_imported_again() {
+        let probe = ProbeEntry {
+            name: "write".into(),
+            by: vec![ProcessId(1)],
+            every: Span::from_millis(200),
+            timeout: Span::from_secs(1),
+        };
+        let text = "no write is lost".into();
+        let check =
+            Expectation::Check { check: CheckNo(0), text, by: ProcessId(1), within: Span::from_secs(60) };
+        let manifest = Manifest {
+            system: Some(SystemEntry {
+                probes: vec![probe],
+                watches: vec!["leader".into()],
+                ..SystemEntry::default()
+            }),
+            expectations: vec![check],
+            processes: manifest().processes[..2].to_vec(),
+            bounds: None,
+            ..manifest()
+        };
+        let (latency, probe) = (Span::from_millis(3), ProbeNo(0));
+        let endings = [
+            Ending::Exit(0),
+            Ending::Signal(9),
+            Ending::Http(503),
+            Ending::Opened,
+            Ending::TimedOut,
+            Ending::Failed("connection refused".into()),
+        ];
+        let samples =
+            (0..).zip(endings).map(|(sample, ending)| Observation::Probed { probe, sample, latency, ending });
+        let others = [
+            Observation::Ready,
+            Observation::Logged { watch: WatchNo(0), line: "became leader".into() },
+            Observation::Exited(Ending::Exit(3)),
+            Observation::Checked { check: CheckNo(0), latency, ending: Ending::Exit(1) },
+        ];
+        let mut trace = Trace::default();
+        for (number, it) in (0..).map(FactNo).zip(samples.chain(others)) {
+            let (process, life, at) = (ProcessId(1), Life(1), Time(number.0));
+            trace.record(Record { process, life, number, at, fact: Fact::Observed(Box::new(it)) });
+        }
+        let mut bytes = Vec::new();
+        events(&trace, &manifest, &mut bytes).unwrap();
+        let text = String::from_utf8(bytes.clone()).unwrap();
+        for part in [
+            r#""fact":"probeSucceeded","probe":"write","sample":0,"latency_ns":3000000,"ending":"exit","status":0"#,
+            r#""text":"probe write fails after 3.00 ms: connection refused (sample 5)""#,
+            r#""watch":"leader","line":"became leader","text":"logs leader: became leader""#,
+            r#""text":"its command ends: exit status 3""#,
+            r#""text":"check \"no write is lost\" fails after 3.00 ms: exit status 1""#,
+        ] {
+            assert!(text.contains(part), "{part} is missing:\n{text}");
+        }
+        let (imported, again) = crate::import::import(&bytes, "events.jsonl", None, 100).unwrap();
+        assert_eq!((imported.system, imported.expectations), (manifest.system, manifest.expectations));
+        assert_eq!(again.streams[&(ProcessId(1), Life(1))], trace.streams[&(ProcessId(1), Life(1))]);
+        let wrong = text.replacen("\"status\":0", "\"status\":1", 1);
+        let error = crate::import::import(wrong.as_bytes(), "events.jsonl", None, 100).unwrap_err();
+        assert!(error.what.contains("contradict each other"), "{error:?}");
     }
 
     /// Returns a trace in which process 0 sends `messages` to process 1. Each entry contains the number of a message,

@@ -8,6 +8,7 @@
 //! | [`flaw`] | flaws in the evidence |
 //! | [`inputs`] | the file of one life's inputs, from which the life can be re-executed |
 //! | [`manifest`] | the description of a run apart from its facts |
+//! | [`expectation`] | what a federation expects, and the probes and watches of a user's own system |
 //! | [`bundle`] | the directory of a recorded run |
 //! | `possible` | facts that no run can contain |
 //! | [`export`] | facts as JSON Lines and CSV, and the communication graph |
@@ -21,6 +22,7 @@
 pub mod bundle;
 pub mod describe;
 pub mod duration;
+pub mod expectation;
 pub mod export;
 pub mod facts;
 pub mod fault;

@@ -10,11 +10,12 @@ use faultline_core::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::expectation::{Expectation, SystemEntry};
 use crate::memory::Trace;
 use crate::seal::{Hash, Seal};
 
 /// The version of the bundle format that this program writes and reads.
-pub const FORMAT: u32 = 7;
+pub const FORMAT: u32 = 8;
 
 /// The description of a run. Times and spans are in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,6 +74,12 @@ pub struct Manifest {
     pub links: Vec<LinkEntry>,
     /// Results of the same federation without faults, if known.
     pub expected: Option<Expected>,
+    /// What the federation expects of the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expectations: Vec<Expectation>,
+    /// The user's own system; `None` for all other applications.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<SystemEntry>,
     /// How the run ended; `None` while it is in progress or if it was cut short.
     pub outcome: Option<Outcome>,
     /// The start of the run in milliseconds since the Unix epoch.
@@ -123,6 +130,8 @@ impl Manifest {
             at_once_within: at_once_within(),
             links: Vec::new(),
             expected: None,
+            expectations: Vec::new(),
+            system: None,
             outcome: Some(Outcome::Completed),
             started_unix_ms: 0,
             duration: Span::ZERO,
@@ -131,12 +140,21 @@ impl Manifest {
         }
     }
 
-    /// Returns the names of the run's processes and clusters.
+    /// Returns the names of the run's processes and clusters, and of what its nodes observe.
     pub fn names(&self) -> RunNames {
+        let system = self.system.as_ref();
+        let checks = self.expectations.iter().filter_map(|it| match it {
+            Expectation::Check { text, .. } => Some(text.to_string()),
+            _ => None,
+        });
         RunNames {
             processes: self.processes.iter().map(|it| it.name.clone()).collect(),
             clusters: self.clusters.iter().map(|it| it.name.clone()).collect(),
             scope: Some(self.promises.scope),
+            probes: system.iter().flat_map(|it| &it.probes).map(|it| it.name.clone()).collect(),
+            watches: system.iter().flat_map(|it| &it.watches).cloned().collect(),
+            checks: checks.collect(),
+            is_system: system.is_some(),
             ..RunNames::default()
         }
     }
@@ -580,6 +598,8 @@ pub(crate) mod tests {
                 source: "a sequential run".into(),
                 digests: vec![(ProcessId(0), Digest([1; 16]))],
             }),
+            expectations: vec![Expectation::RecoveredWithin(Span::from_secs(3))],
+            system: None,
             outcome: Some(Outcome::Completed),
             started_unix_ms: 1,
             duration: Span::from_secs(9),

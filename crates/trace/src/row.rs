@@ -3,9 +3,9 @@
 
 use faultline_core::fault::Change;
 use faultline_core::{
-    Attempt, Boot, Cause, Claim, ClusterId, EndedBy, Fact, FactKind, GroupId, ImageName, Incarnation, Life,
-    MessageId, PartitionClaim, PhaseClaim, Position, ProcessId, RunNames, Scope, Sn, StorageFate, Time,
-    Vectors, Witness,
+    Attempt, Boot, Cause, Claim, ClusterId, EndedBy, Ending, Fact, FactKind, GroupId, ImageName, Incarnation,
+    Life, MessageId, Observation, PartitionClaim, PhaseClaim, Position, ProcessId, RunNames, Scope, Sn,
+    StorageFate, Time, Vectors, Witness,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use crate::manifest::Manifest;
 use crate::memory::Record;
 
 /// The columns of a table of facts, in order: the fields of [`Row`].
-pub const COLUMNS: [&str; 65] = [
+pub const COLUMNS: [&str; 73] = [
     "process",
     "cluster",
     "life",
@@ -78,6 +78,14 @@ pub const COLUMNS: [&str; 65] = [
     "spilled_bytes",
     "memory_bytes",
     "ended_by",
+    "probe",
+    "sample",
+    "latency_ns",
+    "watch",
+    "line",
+    "check",
+    "ending",
+    "status",
     "reason",
     "change",
     "text",
@@ -206,6 +214,22 @@ pub struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     ended_by: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    probe: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sample: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latency_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    watch: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    check: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ending: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     change: Option<Value>,
@@ -312,6 +336,7 @@ impl Row {
                 self.digest = Some(finished.1.to_string());
             }
             Fact::Claim(claim) => self.claim(claim, names),
+            Fact::Observed(observation) => self.observation(observation, &names.names),
             Fact::Suppressed(_)
             | Fact::Delivered(_)
             | Fact::Consumed(_)
@@ -455,6 +480,43 @@ impl Row {
             }
             Claim::Broke(breakage) => self.breakage = serde_json::to_value(breakage).ok(),
             Claim::Resent { .. } | Claim::Forcing { .. } | Claim::Protected => {}
+        }
+    }
+
+    fn observation(&mut self, observation: &Observation, names: &RunNames) {
+        match observation {
+            Observation::Ready => {}
+            Observation::Logged { watch, line } => {
+                self.watch = Some(names.watch(*watch));
+                self.line = Some(line.to_string());
+            }
+            Observation::Probed { probe, sample, latency, ending } => {
+                self.probe = Some(names.probe(*probe));
+                self.sample = Some(*sample);
+                self.latency_ns = Some(latency.0);
+                self.ending(ending);
+            }
+            Observation::Exited(ending) => self.ending(ending),
+            Observation::Checked { check, latency, ending } => {
+                self.check = Some(names.check(*check));
+                self.latency_ns = Some(latency.0);
+                self.ending(ending);
+            }
+        }
+    }
+
+    fn ending(&mut self, ending: &Ending) {
+        let (name, status) = match ending {
+            Ending::Exit(status) => ("exit", Some((*status).into())),
+            Ending::Signal(signal) => ("signal", Some((*signal).into())),
+            Ending::Http(status) => ("http", Some(*status)),
+            Ending::Opened => ("opened", None),
+            Ending::TimedOut => ("timedOut", None),
+            Ending::Failed(_) => ("failed", None),
+        };
+        (self.ending, self.status) = (Some(name), status);
+        if let Ending::Failed(reason) = ending {
+            self.reason = Some(reason.to_string());
         }
     }
 

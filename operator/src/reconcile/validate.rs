@@ -17,6 +17,13 @@ use faultline_api::{Federation, Problem};
 pub fn check(federation: &Federation) -> Result<(), String> {
     let mut problems = faultline_api::validate(federation);
     problems.extend(unread_files(&federation.spec));
+    if federation.spec.application.system().is_some() {
+        problems.push(Problem {
+            path: "spec.application.system".to_owned(),
+            message: "a system cannot run in pods yet".to_owned(),
+            help: "use `faultline run FILE` on a machine that has the programs".to_owned(),
+        });
+    }
     if !problems.is_empty() {
         return Err(described(&problems));
     }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::custom::Custom;
 use super::program::ApplicationProgram;
+use super::system::System;
 use super::tasks::{Cloth, Fibonacci, Jacobi, NQueens, Qap, TaskGraph};
 use crate::quantity::{Duration, Size};
 
@@ -49,6 +50,8 @@ pub enum ApplicationSpec {
     Custom(Custom),
     /// A program in any language.
     Program(ApplicationProgram),
+    /// Commands that do not know Faultline, one per node. Then `protocol` is omitted.
+    System(Box<System>),
 }
 
 /// Families of applications. Each protocol supports one of them, except `none`, which supports both.
@@ -58,6 +61,8 @@ pub enum Family {
     Messages,
     /// Tasks that share data. Any process may run any task.
     Tasks,
+    /// Commands that do not know Faultline.
+    System,
 }
 
 /// Parameters of the heat solvers.
@@ -359,6 +364,7 @@ impl ApplicationSpec {
             ApplicationSpec::Cloth(_) => "cloth",
             ApplicationSpec::Custom(it) => &it.name,
             ApplicationSpec::Program(it) => it.name(),
+            ApplicationSpec::System(it) => it.name(),
         }
     }
 
@@ -370,7 +376,15 @@ impl ApplicationSpec {
         }
     }
 
-    /// Returns the family of the application: messages or tasks.
+    /// Returns the system, if the application is one.
+    pub fn system(&self) -> Option<&System> {
+        match self {
+            ApplicationSpec::System(system) => Some(system),
+            _ => None,
+        }
+    }
+
+    /// Returns the family of the application: messages, tasks or a system.
     pub fn family(&self) -> Family {
         match self {
             ApplicationSpec::Heat(_)
@@ -388,6 +402,7 @@ impl ApplicationSpec {
             | ApplicationSpec::TaskGraph(_)
             | ApplicationSpec::Jacobi(_)
             | ApplicationSpec::Cloth(_) => Family::Tasks,
+            ApplicationSpec::System(_) => Family::System,
         }
     }
 
@@ -415,7 +430,7 @@ impl ApplicationSpec {
             | ApplicationSpec::Jacobi(_)
             | ApplicationSpec::Cloth(_) => None,
             // Only the application's own code knows the time.
-            ApplicationSpec::Custom(_) | ApplicationSpec::Program(_) => None,
+            ApplicationSpec::Custom(_) | ApplicationSpec::Program(_) | ApplicationSpec::System(_) => None,
             ApplicationSpec::Synthetic(it) => match &it.traffic {
                 Traffic::Random(it) => Some(it.duration.0),
                 Traffic::Exact(it) => Some(it.duration.0),

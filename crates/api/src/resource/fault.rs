@@ -506,11 +506,16 @@ fn causes(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Returns the schema of the kinds of facts that processes report.
+/// Returns the kinds of facts for which a fault can wait.
+pub(crate) fn triggering() -> impl Iterator<Item = FactKind> {
+    FactKind::OF_PROCESSES.into_iter().filter(|it| !FactKind::OF_SYSTEMS.contains(it))
+}
+
+/// Returns the schema of the kinds of facts for which a fault can wait.
 fn facts_of_processes(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "string",
         "description": "The kind of fact that the process reports.",
-        "enum": &FactKind::OF_PROCESSES[..],
+        "enum": triggering().collect::<Vec<_>>(),
     })
 }

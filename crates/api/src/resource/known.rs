@@ -202,6 +202,16 @@ const EVERY_MESSAGE: &str = "hc3i.forcing=everyMessage";
 const CCK_GLOBAL: &str = "cck.coordination=global";
 
 impl ProtocolSpec {
+    /// Returns `none` for a file that states no protocol.
+    pub(super) fn absent() -> ProtocolSpec {
+        ProtocolSpec::None(Unprotected { is_absent: true })
+    }
+
+    /// Returns whether the file states no protocol.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, ProtocolSpec::None(it) if it.is_absent)
+    }
+
     /// Returns the family of applications that the protocol protects; `None` for `none`, which runs any application.
     pub fn family(&self) -> Option<Family> {
         match self.options() {
@@ -256,6 +266,8 @@ impl ProtocolSpec {
         let also = match family {
             Family::Messages => EVERY_MESSAGE,
             Family::Tasks => CCK_GLOBAL,
+            // A system has no protocol.
+            Family::System => return vec!["none"],
         };
         names.insert(names.len() - 1, also);
         names
@@ -498,7 +510,7 @@ impl Options {
                 replicate_to: it.replicate_to,
                 ..SharedOptions::default()
             },
-            Options::Satin(Satin {}) | Options::Unprotected(Unprotected {}) => SharedOptions::default(),
+            Options::Satin(Satin {}) | Options::Unprotected(_) => SharedOptions::default(),
             Options::Custom(it) => it.shared_options(),
             Options::Program(it) => it.shared_options(),
         }
@@ -555,7 +567,7 @@ impl Options {
                 let tau = checkpoint_every.and_then(|it| it.0).map(Duration);
                 *it = Cck { tau, replicas, replicate_to, ..it.clone() };
             }
-            Options::Satin(Satin {}) | Options::Unprotected(Unprotected {}) => {}
+            Options::Satin(Satin {}) | Options::Unprotected(_) => {}
             Options::Custom(_) | Options::Program(_) => {}
         }
     }

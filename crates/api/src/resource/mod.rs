@@ -12,6 +12,7 @@
 
 mod application;
 pub mod custom;
+mod expect;
 mod fault;
 mod known;
 mod kubernetes;
@@ -21,10 +22,12 @@ mod protocol;
 mod rules;
 mod simulator;
 mod status;
+mod system;
 mod tasks;
 
 pub use application::*;
 pub use custom::Custom;
+pub use expect::*;
 pub use fault::*;
 pub use known::{Collection, Demand, Logs, Options, SharedOptions};
 pub use kubernetes::*;
@@ -33,6 +36,7 @@ pub use program::{ApplicationProgram, Launch, Program, ProgramFile, Receives};
 pub use protocol::*;
 pub use simulator::*;
 pub use status::*;
+pub use system::{Attempt, Ends, MAX_SYSTEM_NODES, OnExit, OnNode, Override, Probe, Ready, SetUp, System};
 pub use tasks::*;
 
 pub(crate) use rules::{CANNOT_CHANGE, CHANGE_HELP, difference_of_fields, stored};
@@ -110,15 +114,17 @@ pub const ANY: &str = "any";
     validation = rules::stays::<u64>("seed"),
     validation = rules::clusters_stay(),
     validation = rules::stays::<Storage>("storage"),
-    validation = rules::stays_required::<ProtocolSpec>("protocol"),
+    validation = rules::stays::<ProtocolSpec>("protocol"),
     validation = rules::stays_required::<ApplicationSpec>("application"),
     validation = rules::stays::<Stealing>("stealing"),
     validation = rules::stays::<Schedule>("schedule"),
     validation = rules::stays::<Failures>("failures"),
     validation = rules::stays::<Duration>("deadline"),
+    validation = rules::stays::<Vec<ExpectSpec>>("expect"),
     validation = rules::stays::<Kubernetes>("kubernetes"),
     validation = rules::stays::<Simulator>("simulator"),
     validation = rules::faults_are_added(),
+    validation = rules::has_a_protocol(),
     validation = rules::few_nodes(),
     validation = rules::pairs_name_clusters("from"),
     validation = rules::pairs_name_clusters("to"),
@@ -159,9 +165,10 @@ pub struct FederationSpec {
     /// Properties of the storage of each node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Storage>,
-    /// The protocol that protects the application.
+    /// The protocol that protects the application. Required, except for a system, which runs without one.
+    #[serde(default = "ProtocolSpec::absent", skip_serializing_if = "ProtocolSpec::is_absent")]
     pub protocol: ProtocolSpec,
-    /// The application that runs under the protocol.
+    /// The application that runs under the protocol, or the system.
     pub application: ApplicationSpec,
     /// How idle processes get tasks from others. Only for task-based programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -181,6 +188,11 @@ pub struct FederationSpec {
     /// `pass`. Default 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Duration>,
+    /// What is expected of the run, in addition to what every run must show. A run that does not meet an expectation
+    /// has the verdict `fail`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub expect: Vec<ExpectSpec>,
     /// Properties of the pods. Ignored by the other backends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<Kubernetes>,

@@ -154,7 +154,7 @@ fn any_parameters(_: &mut SchemaGenerator) -> Schema {
     schema
 }
 
-fn command(_: &mut SchemaGenerator) -> Schema {
+pub(super) fn command(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
         "description": "The command and its arguments. It runs in a directory that contains only `files`.",
@@ -164,7 +164,7 @@ fn command(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-fn variables(_: &mut SchemaGenerator) -> Schema {
+pub(super) fn variables(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
         "description": "Environment variables.",
@@ -203,7 +203,11 @@ fn promises(_: &mut SchemaGenerator) -> Schema {
 /// A problem of a program: the field, the message, and the suggested fix.
 pub(crate) type ProgramProblem = (String, String, String);
 
-fn problem(field: impl Into<String>, message: impl Into<String>, help: impl Into<String>) -> ProgramProblem {
+pub(super) fn problem(
+    field: impl Into<String>,
+    message: impl Into<String>,
+    help: impl Into<String>,
+) -> ProgramProblem {
     (field.into(), message.into(), help.into())
 }
 
@@ -312,6 +316,15 @@ impl ApplicationProgram {
 }
 
 impl<'a> Launch<'a> {
+    /// Returns what is needed to start a command of a system.
+    pub(crate) fn of_system(
+        command: &'a [String],
+        env: &'a BTreeMap<String, String>,
+        files: &'a BTreeMap<String, ProgramFile>,
+    ) -> Launch<'a> {
+        Launch { command, files, env, answer_within: None }
+    }
+
     /// Returns the name of the program: the first word of its command that names one of its files or, if there is none,
     /// the last part of the command's path.
     pub fn name(self) -> &'a str {

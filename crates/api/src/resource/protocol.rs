@@ -259,7 +259,11 @@ pub enum Cp0 {
 /// Options of `none`. There are none.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Unprotected {}
+pub struct Unprotected {
+    /// Whether the file states no protocol, which only systems permit.
+    #[serde(skip)]
+    pub is_absent: bool,
+}
 
 /// The clusters that decide what is garbage-collected.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

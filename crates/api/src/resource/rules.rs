@@ -69,8 +69,11 @@ fn short_set(name: &str, conditions: Vec<String>) -> Rule {
         "'`' + self.metadata.name + '-{name}` is too long for the names of pods: shorten the name of the federation to \
          at most {most} characters'"
     );
-    Rule::new(format!("size(self.metadata.name) <= {most} || !({})", conditions.join(" || ")))
-        .message(Message::Expression(message))
+    Rule::new(format!(
+        "size(self.metadata.name) <= {most} || !has(self.spec.protocol) || !({})",
+        conditions.join(" || ")
+    ))
+    .message(Message::Expression(message))
 }
 
 /// Returns the condition that a federation has this protocol, with shared storage.
@@ -87,6 +90,13 @@ pub(super) fn is_not_reserved() -> Rule {
     Rule::new(format!("!(self.name in [{}]) && !self.name.matches('^{SERVER}-[0-9]+$')", reserved.join(", ")))
         .message(Message::Expression(message.into()))
         .field_path(".name")
+}
+
+/// Rule: the federation has a protocol, unless it is a system, which has none.
+pub(super) fn has_a_protocol() -> Rule {
+    Rule::new("has(self.protocol) != has(self.application.system)").message(Message::Message(
+        "`protocol` is required, except for a system, which runs without one".to_owned(),
+    ))
 }
 
 /// Rule: the federation has at most [`MAX_NODES`] nodes.
@@ -399,6 +409,9 @@ impl Notation {
 /// Values of a duration that CEL cannot parse.
 const WORDS: [&str; 3] = ["0", "never", "infinite"];
 
+/// The field whose quantities must have the same text. A rule for all of them would be too long for API servers.
+const TEXTUAL: &str = "system";
+
 /// Returns the expression that is true if two values of this schema are equal. Durations and numbers of cores
 /// are equal if they have the same value, such as `1m` and `60s`. Sizes are equal if they differ at most in
 /// the letter `B`, such as `64KiB` and `64Ki`. All other quantities, and those in lists and maps, must have
@@ -408,12 +421,12 @@ fn same(schema: &Value, new: &str, old: &str) -> String {
         return notation.same(new, old);
     }
     let fields = fields(schema);
-    if !fields.iter().any(|(_, it, _)| has_quantity(it)) {
+    if !fields.iter().any(|(name, it, _)| *name != TEXTUAL && has_quantity(it)) {
         return format!("{new} == {old}");
     }
     let each = fields.iter().map(|(name, schema, is_required)| {
         let (new, old) = (format!("{new}.{name}"), format!("{old}.{name}"));
-        let equal = same(schema, &new, &old);
+        let equal = if *name == TEXTUAL { format!("{new} == {old}") } else { same(schema, &new, &old) };
         if *is_required { equal } else { format!("({})", if_both(&new, &old, &equal)) }
     });
     format!("({})", each.collect::<Vec<_>>().join(" && "))
@@ -447,6 +460,7 @@ pub(crate) fn difference_of_fields<'a>(
         let path = format!("{path}.{name}");
         match (new.get(name), old.get(name)) {
             (None, None) => None,
+            (Some(new), Some(old)) if name == TEXTUAL => (new != old).then_some(path),
             (Some(new), Some(old)) => difference(&schema["properties"][name], path, new, old),
             _ => Some(path),
         }
@@ -502,5 +516,6 @@ fn fields(schema: &Value) -> Vec<(&str, &Value, bool)> {
 
 /// Returns whether a value of this schema can be written in several ways.
 fn has_quantity(schema: &Value) -> bool {
-    Notation::of(schema).is_some() || fields(schema).iter().any(|(_, it, _)| has_quantity(it))
+    Notation::of(schema).is_some()
+        || fields(schema).iter().any(|(name, it, _)| *name != TEXTUAL && has_quantity(it))
 }

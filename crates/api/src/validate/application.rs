@@ -55,6 +55,8 @@ impl Check<'_> {
                 self.custom("spec.application.custom", it.problem_of_application(self.spec));
             }
             ApplicationSpec::Program(it) => self.custom("spec.application.program", it.launch().problem()),
+            // Checked last, because its templates are rendered only if there are no other problems.
+            ApplicationSpec::System(_) => {}
         }
     }
 

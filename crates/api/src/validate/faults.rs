@@ -188,6 +188,13 @@ impl Check<'_> {
 
     /// Checks that some process can report this fact.
     fn reportable(&mut self, path: &str, fact: FactKind) {
+        if FactKind::OF_SYSTEMS.contains(&fact) {
+            return self.problem(
+                format!("{path}.fact"),
+                format!("this fact is never reported by the application `{}`", self.spec.application.name()),
+                "use a fact about messages or tasks, such as `delivered` or `ran`",
+            );
+        }
         if self.spec.is_planned() {
             return self.reportable_by_plans(path, fact);
         }

@@ -9,9 +9,11 @@
 //! and unrolled tasks, it depends only on the length of the file.
 
 mod application;
+mod expect;
 mod faults;
 mod kubernetes;
 mod presence;
+mod system;
 mod tasks;
 mod traces;
 
@@ -147,6 +149,7 @@ impl<'a> Check<'a> {
         self.clusters();
         self.presence();
         self.links();
+        self.stated_protocol();
         self.protocol();
         self.family();
         self.application();
@@ -154,8 +157,12 @@ impl<'a> Check<'a> {
         self.faults();
         self.processes_that_never_return();
         self.deadline();
+        self.expectations();
         self.kubernetes(federation.metadata.name.as_deref());
         self.simulator();
+        if let Some(system) = self.spec.application.system() {
+            self.system(system);
+        }
     }
 
     fn problem(&mut self, path: impl Into<String>, message: impl Into<String>, help: impl Into<String>) {

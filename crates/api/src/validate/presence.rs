@@ -24,8 +24,11 @@ impl Check<'_> {
                 "remove `joinsAfter` and `leavesAfter` from one cluster: garbage collection needs a cluster that is always present",
             );
         }
-        if spec.application.family() == Family::Tasks {
-            return self.presence_at_tasks();
+        match spec.application.family() {
+            Family::Messages => {}
+            Family::Tasks => return self.presence_at_tasks(),
+            // Refused with everything else that has no meaning for a system.
+            Family::System => return,
         }
         if !matches!(self.spec.protocol, ProtocolSpec::Hc3i(_)) {
             self.problem(

@@ -51,6 +51,8 @@ impl Check<'_> {
         match self.spec.application.family() {
             Family::Messages => self.nothing_for_tasks(),
             Family::Tasks => self.places(),
+            // Refuses more than what only tasks need.
+            Family::System => {}
         }
     }
 
@@ -207,7 +209,7 @@ impl Check<'_> {
             let name = if spec.faults[entry].crash.is_some() { "crash" } else { "loseCluster" };
             format!("spec.faults[{entry}].{name}.returns")
         };
-        if spec.application.family() == Family::Messages {
+        if spec.application.family() != Family::Tasks {
             self.problem(
                 path(first),
                 format!("`{}` does not support processes that never return", spec.application.name()),

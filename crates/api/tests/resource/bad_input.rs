@@ -201,6 +201,13 @@ fn every_mistake_is_explained() {
         ("too short a detection time", with("detectAfter: 500ms", "detectAfter: 5ms")),
         ("replaced too late", with("restartAfter: 200ms", "restartAfter: 200ms, replaceAfter: 60s")),
         ("deadline before the end", with("deadline: 60s", "deadline: 1s").replace("at: 4s", "at: 500ms")),
+        ("no assertion", format!("{GOOD}  expect: [{{}}]\n")),
+        ("two assertions", format!("{GOOD}  expect: [{{ recoveredWithin: 3s, finishedWithin: 9s }}]\n")),
+        ("an expectation after the deadline", format!("{GOOD}  expect: [{{ finishedWithin: 2m }}]\n")),
+        ("an expectation that is listed twice", {
+            let entry = "{ rollbacks: { atMost: 1 } }";
+            format!("{GOOD}  expect: [{entry}, {entry}]\n")
+        }),
         ("fault after the deadline", with("at: 4s", "at: 70s")),
         (
             "no cores to compute on",

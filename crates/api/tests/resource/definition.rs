@@ -215,6 +215,13 @@ fn agree(fields: Value, is_valid: bool) {
 }
 
 #[test]
+fn the_rules_refuse_expectations_without_exactly_one_assertion() {
+    agree(json!({ "expect": [{ "rollbacks": { "atMost": 1 } }, { "recoveredWithin": "3s" }] }), true);
+    agree(json!({ "expect": [{}] }), false);
+    agree(json!({ "expect": [{ "lostWork": { "atMost": "1s" }, "recoveredWithin": "3s" }] }), false);
+}
+
+#[test]
 fn the_rules_refuse_a_jitter_that_exceeds_the_latency() {
     for field in ["within", "between"] {
         agree(json!({ "links": { field: { "latency": "2ms", "jitter": "2000us" } } }), true);
@@ -418,6 +425,7 @@ fn equal_quantities_are_no_change() {
         ("deadline", json!("61s")),
         ("failures", json!({ "detectAfter": "2s" })),
         ("failures", json!({})),
+        ("expect", json!([{ "rollbacks": { "atMost": 1 } }])),
         ("storage", json!({ "latency": "1ms", "kind": "memory" })),
         ("protocol", json!({ "hc3i": { "checkpointEvery": "never", "collectEvery": "never" } })),
         ("protocol", json!({ "coordinated": {} })),

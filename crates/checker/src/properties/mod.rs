@@ -17,6 +17,7 @@ mod drained;
 mod durable_before_commit;
 mod durable_before_resume;
 mod exactly_once;
+mod expected;
 mod faults_took_effect;
 mod forced_before_delivery;
 mod forced_by_news;
@@ -144,6 +145,7 @@ pub fn violation_at_end(context: &Context) -> Option<String> {
 pub(crate) const ALL: &[&Rule] = &[
     &record_complete::RULE,
     &completed::RULE,
+    &expected::RULE,
     &faults_took_effect::RULE,
     &at_once::RULE,
     &links_as_requested::RULE,

@@ -70,6 +70,9 @@ fn check(history: &History<'_>, finding: &mut Findings) {
             }
         }
     }
+    if !context.recorded.contains(FactKind::Sent) {
+        return;
+    }
     if history.tasks.is_some() {
         // In a task-based program, a message lost in transit shows up as a missing task.
         return;

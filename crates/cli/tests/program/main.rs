@@ -23,6 +23,7 @@ mod replay;
 mod same_judgement;
 mod simulate;
 mod sweep;
+mod system;
 mod tasks;
 mod tc;
 mod traces;

@@ -504,3 +504,37 @@ fn a_plan_is_in_the_order_of_time_and_has_one_notation() {
     assert_eq!(field("atSeconds"), [Value::from(1.0), Value::from(1.5), Value::Null]);
     assert_eq!(field("no"), [2, 0, 1].map(Value::from));
 }
+
+#[test]
+fn a_run_that_is_not_as_expected_fails_and_says_what_was_measured() {
+    let place = TestDirectory::new();
+    let expecting = |limits: &str| small(&format!("{CRASH}  expect: [{limits}]\n"));
+    let within = "{ recoveredWithin: 5s }, { rollbacks: { atMost: 2 } }, { lostWork: { atMost: 9s } }, \
+                  { finishedWithin: 9s }";
+    place.write("small.yaml", expecting(within));
+    let run = ["run", "small.yaml", "--backend", "simulate", "--keep"];
+    let met = contains("recovery within 5.00 s").and(says("expected measured result"));
+    place.faultline(run).assert().code(0).stdout(met.and(contains("not met").not()));
+
+    place.write("small.yaml", expecting("{ recoveredWithin: 5s }, { rollbacks: { atMost: 0 } }"));
+    let summary = object(&place, &["run", "small.yaml", "--backend", "simulate", "--format", "json"], 1);
+    let expectations = &summary["expectations"];
+    assert_eq!((&expectations[0]["met"], &expectations[1]["met"]), (&"yes".into(), &"no".into()));
+    let rollbacks = summary["clusters"].as_array().unwrap().iter();
+    let rollbacks: usize = rollbacks.map(|it| it["rollbacks"].as_array().unwrap().len()).sum();
+    assert_eq!(expectations[1]["figure"], rollbacks as f64, "{expectations}");
+    assert_eq!(expectations[0]["figure"], summary["outages"][0]["recoverySeconds"]);
+    let record = summary["run"]["bundle"].as_str().unwrap();
+    let told = says("Expected: no rollback; measured: ").and(contains("; not met."));
+    place.faultline(["explain", record]).assert().code(0).stdout(told);
+    let reason = says("expected no rollback, but measured ");
+    place.faultline(["check", record]).assert().code(1).stdout(reason);
+    place.faultline(["report", record]).assert().code(0);
+    let page = std::fs::read_to_string(place.path(record).join("report.html")).unwrap();
+    assert!(page.contains("<h2>Expectations</h2>") && page.contains("not met"));
+
+    // Without the fault, nothing can be said about recoveries.
+    place.write("small.yaml", small("  expect: [{ recoveredWithin: 5s }]\n"));
+    let unknown = says("expected recovery within 5.00 s, but no process failed");
+    place.faultline(["run", "small.yaml", "--backend", "simulate"]).assert().code(3).stdout(unknown);
+}

@@ -102,7 +102,7 @@ fn doctor_names_a_remedy_for_every_missing_feature() {
 }
 
 /// Returns whether traffic control is possible here. If not, prints that the test is skipped.
-fn supports_traffic_control(place: &TestDirectory) -> bool {
+pub(crate) fn supports_traffic_control(place: &TestDirectory) -> bool {
     let output = place.faultline(["doctor", "--tc", "--format", "json"]).output().unwrap();
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let is_supported = found["trafficControl"] == true;

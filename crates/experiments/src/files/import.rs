@@ -68,6 +68,7 @@ pub fn import(name: &str, topology: &Topology, application: &ApplicationFile, ti
         deadline: Some(deadline(topology, application)),
         kubernetes: None,
         simulator: None,
+        expect: Vec::new(),
         pause: false,
     };
     Imported { federation: Federation::new(name, spec), origins: origins.0 }

@@ -56,7 +56,7 @@ impl Subject {
         } else {
             Demand::Nothing
         };
-        let protocol = ProtocolSpec::None(Unprotected {});
+        let protocol = ProtocolSpec::None(Unprotected::default());
         Subject { protocol, is_fixed: true, demand, extra: Some(extra) }
     }
 }
@@ -130,6 +130,7 @@ fn federation_with(seed: u64, subject: Option<Subject>) -> Federation {
         deadline: Some(Duration(length * 10 + Span::from_secs(20))),
         kubernetes: None,
         simulator: Some(simulator),
+        expect: Vec::new(),
         pause: false,
         clusters,
     };

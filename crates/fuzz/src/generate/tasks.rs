@@ -78,6 +78,7 @@ pub(super) fn federation(seed: u64, protocol: ProtocolName) -> Federation {
         deadline: Some(Duration(length * 20 + Span::from_secs(20))),
         kubernetes: None,
         simulator: Some(simulator),
+        expect: Vec::new(),
         pause: false,
         clusters,
     };

@@ -219,7 +219,7 @@ fn application(spec: &FederationSpec) -> Smaller {
             }
             all(App::Jacobi, smaller)
         }
-        App::Custom(_) | App::Program(_) => Vec::new(),
+        App::Custom(_) | App::Program(_) | App::System(_) => Vec::new(),
         App::Synthetic(it) => all(App::Synthetic, synthetic(it)),
     };
     smaller.into_iter().map(|it| with(spec, |spec| spec.application = it)).collect()

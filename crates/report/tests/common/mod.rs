@@ -85,6 +85,8 @@ fn manifest(nodes: u32) -> Manifest {
         effects: vec![],
         at_once_within: Span::from_millis(50),
         events: None,
+        expectations: Vec::new(),
+        system: None,
         plan: vec![
             PlannedFault {
                 no: FaultNo(0),

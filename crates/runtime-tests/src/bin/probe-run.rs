@@ -61,6 +61,7 @@ fn scenario(detect_after: Span) -> Scenario {
             leaves: Vec::new(),
             is_planned: false,
             least_work_left_percent: 0,
+            system: None,
         },
         seed: 1,
     }

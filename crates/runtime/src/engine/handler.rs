@@ -8,7 +8,8 @@ use std::sync::Arc;
 use faultline_core::fault::Handled;
 use faultline_core::process::{ActionOf, In, Out, PacketOf};
 use faultline_core::{
-    Action, Event, Fact, FactKind, JobNo, LifeStart, Membership, Process, ProcessId, Time, To, Trigger,
+    Action, Event, Fact, FactKind, JobNo, LifeStart, Membership, Observation, Process, ProcessId, Time, To,
+    Trigger,
 };
 use faultline_supervisor::panics::handles;
 use faultline_trace::FactsWriter;
@@ -141,6 +142,16 @@ impl<P: Process + 'static> EventHandler<P> {
         }
         self.handle_one(event)?;
         self.handle_own()
+    }
+
+    /// Records an observation of the node's command.
+    pub(super) fn observed(&mut self, observation: Observation) -> Result<(), EngineError> {
+        let at = self.clock.now();
+        if self.record(at, Fact::Observed(Box::new(observation)))? {
+            self.halted = Some(Halted { at, rest: Vec::new() });
+            return self.settle();
+        }
+        Ok(())
     }
 
     fn handle_own(&mut self) -> Result<(), EngineError> {

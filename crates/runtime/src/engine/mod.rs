@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use faultline_core::process::In;
-use faultline_core::{Boot, Event, FactKinds, LifeStart, Membership, Process};
+use faultline_core::{Boot, Event, FactKinds, LifeStart, Membership, Observation, Process};
 use faultline_trace::FactsWriter;
 use faultline_trace::inputs::InputsWriter;
 use thiserror::Error;
@@ -30,6 +30,7 @@ use crate::control::{Directory, ToNode, ToSupervisor};
 use crate::metrics::exposition::Exposition;
 use crate::node::{Echoes, Shaping, ShapingError};
 use crate::storage::{Request, Storage, StoreError};
+use crate::system::{Instruction, Runner};
 use crate::transport::{Identity, Incoming, Transport};
 pub(crate) use handler::ReportedFacts;
 use handler::{EventHandler, OutgoingPacket};
@@ -83,6 +84,8 @@ pub(crate) enum Stimulus<P: Process> {
     Panicked,
     /// A packet from another process.
     Packet(Incoming),
+    /// The command of the node was observed.
+    Observed(Observation),
 }
 
 /// The parts of the node on which the engine acts.
@@ -97,6 +100,8 @@ pub(crate) struct EngineOutputs<P: Process> {
     pub(crate) facts: FactsWriter<File>,
     /// Records the inputs of the process, if requested.
     pub(crate) inputs: Option<InputsWriter<File>>,
+    /// Runs the commands of the node of a system.
+    pub(crate) runner: Option<Runner>,
     pub(crate) exposition: Arc<Exposition>,
 }
 
@@ -112,6 +117,7 @@ pub(crate) struct Engine<P: Process> {
     measure: mpsc::UnboundedSender<Echoes>,
     exposition: Arc<Exposition>,
     jobs: Arc<JobRunner<P>>,
+    runner: Option<Runner>,
     /// Inputs that arrived while the process was halted or had not started.
     postponed: VecDeque<Stimulus<P>>,
 }
@@ -128,7 +134,7 @@ impl<P: Process + Send + 'static> Engine<P> {
         outputs: EngineOutputs<P>,
     ) -> Engine<P> {
         let EngineOutputs { transport, shaping, storage, measure, exposition, .. } = outputs;
-        let EngineOutputs { supervisor, facts, inputs, inbox: to_inbox, .. } = outputs;
+        let EngineOutputs { supervisor, facts, inputs, inbox: to_inbox, runner, .. } = outputs;
         let handler = EventHandler::new(me, clock, attention, storage, supervisor, facts, inputs);
         let jobs = JobRunner::new(clock, Handle::current(), to_inbox, handler);
         let postponed = VecDeque::new();
@@ -143,6 +149,7 @@ impl<P: Process + Send + 'static> Engine<P> {
             measure,
             exposition,
             jobs,
+            runner,
             postponed,
         }
     }
@@ -226,7 +233,10 @@ impl<P: Process + Send + 'static> Engine<P> {
     ) -> Result<(), EngineError> {
         match stimulus {
             Stimulus::Order(ToNode::Go) => handler.resume(),
-            Stimulus::Order(ToNode::Announce(..)) | Stimulus::Event(_) | Stimulus::Packet(_)
+            Stimulus::Order(ToNode::Announce(..))
+            | Stimulus::Event(_)
+            | Stimulus::Packet(_)
+            | Stimulus::Observed(_)
                 if handler.is_halted() =>
             {
                 self.postponed.push_back(stimulus);
@@ -265,6 +275,7 @@ impl<P: Process + Send + 'static> Engine<P> {
                 }
             }
             Stimulus::Event(event) => handler.handle(event),
+            Stimulus::Observed(observation) => handler.observed(observation),
         }
     }
 
@@ -281,6 +292,14 @@ impl<P: Process + Send + 'static> Engine<P> {
             }
             ToNode::Observe(links) => {
                 self.measure.send(Echoes::Observe(links)).expect("the measuring task does not end");
+                return Ok(());
+            }
+            ToNode::Prepare => {
+                self.instruct(Instruction::Prepare);
+                return Ok(());
+            }
+            ToNode::SetUp => {
+                self.instruct(Instruction::SetUp);
                 return Ok(());
             }
             ToNode::Watch(triggers) => {
@@ -300,7 +319,12 @@ impl<P: Process + Send + 'static> Engine<P> {
                     self.exposition.update(|page| page.ask(from, to, properties));
                 }
             }
-            ToNode::Cut { from, to, cut } => self.transport.cut(from, to, cut),
+            ToNode::Cut { from, to, cut } => {
+                if self.shaping.cut(from, to, cut) {
+                    self.shaping.apply().await.map_err(EngineError::Links)?;
+                }
+                self.transport.cut(from, to, cut);
+            }
             ToNode::Storage(fault) => handler.storage.ask(Request::Misbehave(fault)),
             ToNode::Setup(_) | ToNode::Go => unreachable!("handled by the caller"),
         }
@@ -324,6 +348,7 @@ impl<P: Process + Send + 'static> Engine<P> {
         if handler.process.is_some() {
             return handler.handle(Event::Membership(membership));
         }
+        self.instruct(Instruction::Begin);
         handler.start(LifeStart {
             me: self.me.process,
             life: self.me.life,
@@ -334,6 +359,13 @@ impl<P: Process + Send + 'static> Engine<P> {
             seed: self.inputs_of_process.seed,
             facts: FactKinds::ALL,
         })
+    }
+
+    /// Instructs the runner of the node's commands, if there is one.
+    fn instruct(&self, instruction: Instruction) {
+        if let Some(runner) = &self.runner {
+            runner.follow(instruction);
+        }
     }
 
     /// Applies a new directory. No packet is sent before the properties of the links to all peers are in effect.

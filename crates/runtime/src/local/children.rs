@@ -1,13 +1,15 @@
 //! Child processes as places: starting, signalling and reaping them.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
+use std::process::{self, ExitStatus, Stdio};
 use std::rc::Rc;
+use std::time::Duration;
 
 use faultline_core::{Boot, Life, ProcessId, Span, StorageFate, Time};
 use faultline_shaper::Kernel;
@@ -25,6 +27,8 @@ use crate::exits::{has_ended, is_by_kill, last_output};
 use crate::node::{NodeInput, NodeOptions};
 use crate::supervise::places::{GRACE_PERIOD, HostEvent, PlaceBackend, Seen};
 use crate::supervise::{PlaceContext, RunError};
+use crate::system::processes::{self, RunId, VARIABLE};
+use crate::system::{GUARD, STOPS_WITHIN};
 
 /// All children of a run, including those that have ended.
 pub(super) struct Children {
@@ -35,7 +39,15 @@ pub(super) struct Children {
     /// control in use there.
     hub: Option<(Hub, Kernel)>,
     place_context: PlaceContext,
+    /// For a system, the identifiers of its nodes' commands, and the program that ends them with this one.
+    commands: Option<Commands>,
     children: BTreeMap<(ProcessId, Life), Child>,
+}
+
+/// The commands of a system.
+struct Commands {
+    run: RunId,
+    guard: process::Child,
 }
 
 struct Child {
@@ -54,19 +66,23 @@ impl Children {
         names: Vec<String>,
         hub: Option<(Hub, Kernel)>,
         place_context: PlaceContext,
-    ) -> Children {
-        Children { command, run_dir, names, hub, place_context, children: BTreeMap::new() }
+        is_system: bool,
+    ) -> Result<Children, RunError> {
+        let commands = is_system.then(|| Commands::guarded(&command)).transpose()?;
+        Ok(Children { command, run_dir, names, hub, place_context, commands, children: BTreeMap::new() })
     }
 
-    /// Removes the stored data of the node of `process`.
+    /// Removes the stored data of the node of `process`, and those of its command.
     fn wipe(&self, process: ProcessId) -> Result<(), RunError> {
-        let path = self.node_dir(process).join("store");
-        match fs::remove_dir_all(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(RunError::Directory { path, source: error })
+        ["store", "data"].into_iter().try_for_each(|it| {
+            let path = self.node_dir(process).join(it);
+            match fs::remove_dir_all(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    Err(RunError::Directory { path, source: error })
+                }
+                _ => Ok(()),
             }
-            _ => Ok(()),
-        }
+        })
     }
 
     /// Signals a child. Returns whether it was running.
@@ -95,6 +111,50 @@ impl Children {
 
     fn log_path(&self, process: ProcessId, life: Life) -> PathBuf {
         self.node_dir(process).join(format!("{}.log", life.0))
+    }
+}
+
+impl Children {
+    /// Kills the commands of the nodes of these lives, which have just been killed themselves.
+    async fn end_commands(&self, lives: &[(ProcessId, Life)]) {
+        let Some(Commands { run, .. }) = &self.commands else { return };
+        let ids: BTreeSet<String> = lives.iter().map(|&(process, life)| run.of_life(process, life)).collect();
+        if !ids.is_empty() {
+            end_commands(|it| ids.contains(it)).await;
+        }
+    }
+}
+
+/// Kills the processes whose identifier meets a condition, and those that they start meanwhile.
+async fn end_commands(is_it: impl Fn(&str) -> bool) {
+    for _ in 0..processes::MOST_SEARCHES {
+        if !processes::signal(&is_it, &[], Signal::SIGKILL) {
+            break;
+        }
+        tokio::time::sleep(processes::PAUSE).await;
+    }
+}
+
+impl Commands {
+    /// Starts the guard of a run's commands: `command` followed by [`GUARD`].
+    fn guarded(command: &[OsString]) -> Result<Commands, RunError> {
+        let run = RunId::generate().map_err(RunError::Secret)?;
+        let (program, first) = command.split_first().expect("a command starts with a program");
+        let mut guard = process::Command::new(program);
+        guard.args(first).arg(GUARD).arg(run.as_str());
+        // Neither signals from the terminal nor the end of this program's process group must reach the guard.
+        guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        let guard = guard.spawn();
+        let guard = guard.map_err(|source| RunError::Launch { program: program.clone(), source })?;
+        Ok(Commands { run, guard })
+    }
+}
+
+/// Lets the guard end, and with it any command that remains.
+impl Drop for Commands {
+    fn drop(&mut self) {
+        drop(self.guard.stdin.take());
+        let _ = self.guard.wait();
     }
 }
 
@@ -135,6 +195,8 @@ impl PlaceBackend for Children {
             // Signals from the terminal must reach only the supervisor.
             .process_group(0)
             .kill_on_drop(true);
+        let id = self.commands.as_ref().map(|it| it.run.of_life(process, life));
+        command.envs(id.iter().map(|it| (VARIABLE, it)));
         let spawned = match &self.hub {
             Some((hub, _)) => hub.within(|| command.spawn()).map_err(RunError::Namespace)?,
             None => command.spawn(),
@@ -157,6 +219,10 @@ impl PlaceBackend for Children {
             let status = child.wait().await.expect("a child can be waited for");
             // A program that does not end with its input has survived the child.
             let _ = killpg(pid, Signal::SIGKILL);
+            // So have the commands of a system's node.
+            if let Some(id) = id {
+                end_commands(|it| it == id).await;
+            }
             exit.send_replace(Some((status, clock.now())));
             let is_expected = is_ordered.get() && is_by_kill(status);
             let unexpected_end = (!is_expected).then(|| (status.to_string(), last_output(&log_path)));
@@ -183,6 +249,7 @@ impl PlaceBackend for Children {
                 seen.push(self.seen_now(process, life));
             }
         }
+        self.end_commands(&alive).await;
         for life in &alive {
             let child = self.children.get_mut(life).expect("the child was signalled");
             child.exited.wait_for(Option::is_some).await.expect("the child's task sends before it ends");
@@ -200,7 +267,20 @@ impl PlaceBackend for Children {
 
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError> {
         let signal = if paused { Signal::SIGSTOP } else { Signal::SIGCONT };
-        let is_running = self.signal(process, life, signal)?;
+        let is_running = match &self.commands {
+            None => self.signal(process, life, signal)?,
+            // The node's own process goes on: it observes the command.
+            Some(commands) => {
+                let child = self.children.get(&(process, life)).filter(|it| it.is_alive());
+                let id = commands.run.of_life(process, life);
+                child.is_some_and(|it| {
+                    let send = || processes::signal(|it| it == id, &[it.pid], signal);
+                    // A command that starts another one meanwhile is found the second time.
+                    let is_running = send();
+                    send() || is_running
+                })
+            }
+        };
         if paused {
             let seen = self.seen_now(process, life);
             let seen = Seen { at: seen.at.filter(|_| is_running), ..seen };
@@ -217,7 +297,8 @@ impl PlaceBackend for Children {
                 drop(end.wait_for(Option::is_some).await);
             }
         };
-        drop(tokio::time::timeout(GRACE_PERIOD, all_ended).await);
+        let stops_within = if self.commands.is_some() { STOPS_WITHIN } else { Duration::ZERO };
+        drop(tokio::time::timeout(stops_within + GRACE_PERIOD, all_ended).await);
         let alive = self.children.iter().filter(|(_, child)| child.is_alive()).map(|(&life, _)| life);
         let alive: Vec<_> = alive.collect();
         self.kill(&alive, StorageFate::Kept).await?;
@@ -242,7 +323,7 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
     use std::path::Path;
     use std::sync::Arc;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use tokio::sync::mpsc;
 
@@ -265,7 +346,8 @@ mod tests {
         let (keys, description) = (Keys::generate(1).unwrap(), Arc::default());
         let context = PlaceContext { clock, keys, description, control, host_events };
         let command = ["sh", "-c", command].map(OsString::from).to_vec();
-        let mut children = Children::new(command, dir.to_owned(), vec!["p0".into()], None, context);
+        let mut children =
+            Children::new(command, dir.to_owned(), vec!["p0".into()], None, context, false).unwrap();
         children.launch(PROCESS, LIFE, Boot::Fresh).unwrap();
         (children, happened)
     }

@@ -70,7 +70,8 @@ fn run_at(
     assert_eq!(options.names.processes.len(), options.membership.members.len(), "every process has a name");
     let keys = Keys::generate(options.names.processes.len()).map_err(RunError::Secret)?;
     let (run_dir, names) = (options.run_dir.clone(), options.names.processes.clone());
-    let settle = |place_context| Children::new(command, run_dir, names, hub, place_context);
+    let is_system = options.supervisor.system.is_some();
+    let settle = |context| Children::new(command, run_dir, names, hub, context, is_system);
     // All processes end with this program, so no run can be resumed.
     let memory = Memory { journal: Journal::default(), clock: Clock::start(), past: None };
     block_on(host(options, keys, listener, Sum::default(), memory, settle, observer))

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use faultline_callers::UntrustedConnections;
-use faultline_core::{Life, Process, ProcessId};
+use faultline_core::{Boot, Life, Process, ProcessId};
 use faultline_supervisor::process_seed;
 use faultline_tc::namespace::{self, NamespaceError};
 use faultline_trace::{Bundle, BundleError};
@@ -32,6 +32,7 @@ use crate::exits;
 use crate::metrics::exposition::Exposition;
 use crate::secret::{HandshakeError, MAGIC, Secret};
 use crate::storage::{self, Request, Storage, StoreError};
+use crate::system::{NodeSystem, Runner};
 use crate::transport::{Identity, Transport};
 pub(crate) use measure::Echoes;
 pub(crate) use shaping::Shaping;
@@ -211,7 +212,8 @@ impl NodeInput {
     }
 }
 
-/// Runs a process until its supervisor ends it by closing the connection.
+/// Runs a process until its supervisor ends it by closing the connection. `system` states what the node runs besides the
+/// process, if anything.
 ///
 /// # Errors
 ///
@@ -220,6 +222,7 @@ pub fn run<P: Process + Send + 'static>(
     options: NodeOptions,
     input: NodeInput,
     config: Arc<P::Config>,
+    system: Option<NodeSystem>,
 ) -> Result<(), NodeError> {
     // A paused process does not detect that the supervisor has disconnected, so the kernel must end it.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(NodeError::Parent)?;
@@ -229,7 +232,8 @@ pub fn run<P: Process + Send + 'static>(
     }
     if options.own_network {
         // Must come before the creation of other threads, which would stay in the hub.
-        namespace::leave_hub(options.process, options.life).map_err(NodeError::Namespace)?;
+        namespace::leave_hub(options.process, options.life, system.is_some())
+            .map_err(NodeError::Namespace)?;
     }
     faultline_supervisor::panics::on_panic(exits::end_with);
     let secret = input.secret;
@@ -241,8 +245,14 @@ pub fn run<P: Process + Send + 'static>(
         .enable_all()
         .build_local(LocalOptions::default())
         .map_err(NodeError::Runtime)?;
-    let result =
-        runtime.block_on(host::<P>(options, secret, config, supervisor, exposition, (inbox_in, inbox)));
+    let result = runtime.block_on(host::<P>(
+        options,
+        secret,
+        (config, system),
+        supervisor,
+        exposition,
+        (inbox_in, inbox),
+    ));
     // Do not wait for a job in progress.
     runtime.shutdown_background();
     result
@@ -251,7 +261,7 @@ pub fn run<P: Process + Send + 'static>(
 async fn host<P: Process + Send + 'static>(
     options: NodeOptions,
     secret: Secret,
-    config: Arc<P::Config>,
+    (config, system): (Arc<P::Config>, Option<NodeSystem>),
     supervisor: Supervisor,
     exposition: Arc<Exposition>,
     (inbox_in, inbox): (mpsc::UnboundedSender<Stimulus<P>>, mpsc::UnboundedReceiver<Stimulus<P>>),
@@ -291,8 +301,14 @@ async fn host<P: Process + Send + 'static>(
     let kernel = setup.kernel;
     let hands = ShapingMethod::new(own_network, shaper.as_deref(), here);
     let mut shaping = Shaping::new(me, hands.zip(kernel), &setup.clusters, setup.links);
+    if system.is_some() {
+        shaping = shaping.of_system();
+    }
     for &(from, to, properties) in &setup.changed {
         shaping.note(from, to, Some(properties));
+    }
+    for &(from, to) in &setup.cut {
+        shaping.cut(from, to, true);
     }
     shaping.apply().await.map_err(NodeError::Links)?;
     let keys = secret.unwrap(&setup.keys).ok_or(NodeError::Keys)?;
@@ -323,6 +339,7 @@ async fn host<P: Process + Send + 'static>(
     let parents = ProcessInputs { config, boot: setup.boot, seed: process_seed(setup.seed, process), record };
     let attention = ReportedFacts { follows: setup.follows, watches: setup.watches };
     let alarm = Alarm::new(setup.clock).map_err(NodeError::Timer)?;
+    let runner = system.map(|it| runner(it, setup.boot, inbox_in.clone(), reports.clone()));
     let outlets = EngineOutputs {
         transport,
         shaping,
@@ -332,19 +349,41 @@ async fn host<P: Process + Send + 'static>(
         measure,
         facts,
         inputs,
+        runner: runner.clone(),
         exposition,
     };
     let engine = Engine::<P>::new(me, setup.clock, parents, attention, inbox, alarm, outlets);
     drop(reports.send(ToSupervisor::Registered(address)));
     // The engine runs as a task, because the runtime checks for I/O before it polls the outermost future
     // again. That would add a system call between the arrival of a packet and its handling.
-    match tokio::task::spawn_local(engine.run()).await.expect("the engine is not cancelled") {
+    let end = tokio::task::spawn_local(engine.run()).await.expect("the engine is not cancelled");
+    if let Some(runner) = runner {
+        runner.stop().await;
+    }
+    match end {
         EngineError::HungUp => {
             info!("the supervisor closed the connection");
             Ok(())
         }
         error => Err(NodeError::Engine(error.to_string())),
     }
+}
+
+/// Creates the runner of the node's commands.
+fn runner<P: Process + 'static>(
+    mut system: NodeSystem,
+    boot: Boot,
+    engine: mpsc::UnboundedSender<Stimulus<P>>,
+    reports: mpsc::UnboundedSender<ToSupervisor>,
+) -> Runner {
+    let boot = match boot {
+        Boot::Fresh => "fresh",
+        Boot::Restarted => "restarted",
+        Boot::Replaced => "replaced",
+    };
+    system.env.push(("FAULTLINE_BOOT".to_owned(), boot.to_owned()));
+    // The receiver is closed only if the node is about to exit.
+    Runner::new(system, move |it| drop(engine.send(Stimulus::Observed(it))), reports)
 }
 
 /// Accepts all connections on a single port. Other nodes begin with [`MAGIC`]; all other callers request metrics from

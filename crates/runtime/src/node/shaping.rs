@@ -7,13 +7,13 @@
 //! kernel does not support. They also perform cuts, because a cut delay line holds packets back, but loses
 //! none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use faultline_core::fault::LinkProperties;
 use faultline_core::{ClusterId, ProcessId};
-use faultline_shaper::tree::{Peer, Prefix};
+use faultline_shaper::tree::{ALL_LOST, Peer, Prefix};
 use faultline_shaper::{Kernel, ShapingSide, Tree};
 use faultline_tc::namespace::{INTERFACE, prefix_of};
 use faultline_tc::{TcError, apply};
@@ -56,6 +56,11 @@ pub(crate) struct Shaping {
     peers: Vec<Peer>,
     links: Links,
     changed: BTreeMap<(ClusterId, ClusterId), LinkProperties>,
+    /// For a system, the links whose packets are dropped.
+    cut: BTreeSet<(ClusterId, ClusterId)>,
+    /// Whether the packets of a system's own programs use the links. The transport then emulates nothing, so that
+    /// measurements show what these programs experience.
+    is_of_system: bool,
 }
 
 impl ShapingMethod {
@@ -89,7 +94,13 @@ impl Shaping {
         });
         // Only in namespaces do process numbers determine addresses.
         let peers = if matches!(hands, Some((ShapingMethod::Own, _))) { peers.collect() } else { Vec::new() };
-        Shaping { hands, me, peers, links, changed: BTreeMap::new() }
+        let (changed, cut) = (BTreeMap::new(), BTreeSet::new());
+        Shaping { hands, me, peers, links, changed, cut, is_of_system: false }
+    }
+
+    /// States that the packets of a system's own programs use the links.
+    pub(crate) fn of_system(self) -> Shaping {
+        Shaping { is_of_system: true, ..self }
     }
 
     /// Returns the properties that the transport must emulate, for all links.
@@ -100,7 +111,11 @@ impl Shaping {
 
     /// Returns those properties of a link that the transport must emulate.
     pub(crate) fn left_of(&self, link: LinkProperties) -> LinkProperties {
-        self.hands.as_ref().map_or(link, |(_, kernel)| kernel.left_for_node(link))
+        match &self.hands {
+            _ if self.is_of_system => LinkProperties::default(),
+            None => link,
+            Some((_, kernel)) => kernel.left_for_node(link),
+        }
     }
 
     /// Records the current properties of a link; `None` restores the requested ones.
@@ -109,6 +124,15 @@ impl Shaping {
             Some(properties) => drop(self.changed.insert((from, to), properties)),
             None => drop(self.changed.remove(&(from, to))),
         }
+    }
+
+    /// Cuts or heals a link. Returns whether traffic control must change: programs of a system know nothing of the
+    /// delay lines, so their packets are dropped.
+    pub(crate) fn cut(&mut self, from: ClusterId, to: ClusterId, cut: bool) -> bool {
+        if !self.is_of_system {
+            return false;
+        }
+        if cut { self.cut.insert((from, to)) } else { self.cut.remove(&(from, to)) }
     }
 
     /// Records new requested properties of a link.
@@ -132,7 +156,9 @@ impl Shaping {
         let Some((hands, kernel)) = &self.hands else { return Ok(()) };
         let link = |from, to| {
             let changed = self.changed.get(&(from, to)).copied();
-            changed.unwrap_or_else(|| self.links.between(from, to))
+            let link = changed.unwrap_or_else(|| self.links.between(from, to));
+            let is_cut = self.cut.contains(&(from, to));
+            if is_cut { LinkProperties { loss_ppm: ALL_LOST, ..link } } else { link }
         };
         let tree = |place| Tree::new(self.me.cluster, &self.peers, link, *kernel, place);
         let changes = match hands {

@@ -81,7 +81,7 @@ pub fn run(
     let settle = |place_context| {
         Remote::new((run, run_dir), names, place_context, place_registry.clone(), replace_after, left)
     };
-    block_on(host(options, keys, listener, sum, memory, settle, observer))
+    block_on(host(options, keys, listener, sum, memory, |it| Ok(settle(it)), observer))
 }
 
 #[cfg(test)]

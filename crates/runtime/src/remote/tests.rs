@@ -239,6 +239,7 @@ fn options(dir: &std::path::Path, enough: &Arc<AtomicBool>) -> RunOptions {
             plan: vec![planned],
             is_planned: false,
             least_work_left_percent: 0,
+            system: None,
         },
         membership: Membership {
             version: MembershipVersion(0),

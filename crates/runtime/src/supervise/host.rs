@@ -81,7 +81,7 @@ pub(crate) async fn host<P: PlaceBackend>(
     listener: std::net::TcpListener,
     sum: Sum,
     memory: Memory,
-    settle: impl FnOnce(PlaceContext) -> P,
+    settle: impl FnOnce(PlaceContext) -> Result<P, RunError>,
     observer: &mut dyn Observer,
 ) -> Result<RunOutcome, RunError> {
     listener.set_nonblocking(true).map_err(RunError::Listen)?;
@@ -113,7 +113,7 @@ pub(crate) async fn host<P: PlaceBackend>(
         description: options.description.clone(),
         control,
         host_events: host_events.clone(),
-    });
+    })?;
     let mut host = Host {
         extent: Extent { processes: options.names.processes.len(), clusters: options.names.clusters.0.len() },
         recorder: Recorder::new(observer, totals, facts),
@@ -478,6 +478,15 @@ impl<P: PlaceBackend> Host<'_, P> {
             }
             ToSupervisor::Started => vec![Report::Started { process, life }],
             ToSupervisor::Held => vec![Report::Held { process, life }],
+            ToSupervisor::SetUp => vec![Report::SetUp { process, life }],
+            ToSupervisor::NotReady(what) => {
+                // Once the run has begun, the node's facts say what happened.
+                if !self.has_begun() {
+                    let name = self.options.names.processes[process.index()].clone();
+                    self.unexpected_ends.give_up(RunError::NotReady { name, what });
+                }
+                vec![]
+            }
             ToSupervisor::InForce(at) => {
                 if let Some(no) = self.nodes.confirmed(process, life) {
                     let error = self.places.clock_error(process);
@@ -506,6 +515,11 @@ impl<P: PlaceBackend> Host<'_, P> {
         let setup = self.nodes.setup(process, keys, &self.options, &self.links, place);
         let at_start = self.effects.at_start(process, self.membership.cluster_of(process));
         self.nodes.connect(introduction, stream, setup, at_start, self.host_events.clone());
+    }
+
+    /// Returns whether the application has begun, which is when the first membership is announced.
+    fn has_begun(&self) -> bool {
+        self.membership.version > self.options.membership.version
     }
 
     /// Requests missing measurements once all orders have taken effect.
@@ -544,6 +558,8 @@ impl<P: PlaceBackend> Host<'_, P> {
                 self.nodes.boots.insert(process, boot);
                 self.places.launch(process, life, boot)?;
             }
+            Order::Prepare { process, life } => self.nodes.send_to_life(process, life, ToNode::Prepare),
+            Order::SetUp { process, life } => self.nodes.send_to_life(process, life, ToNode::SetUp),
             Order::Announce(membership) => {
                 let before = std::mem::replace(&mut self.membership, membership.clone());
                 self.links.members_change(&before, &membership, &self.nodes, self.clock.now());

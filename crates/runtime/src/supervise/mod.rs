@@ -231,6 +231,14 @@ pub enum RunError {
         /// Cause of the failure.
         source: io::Error,
     },
+    /// A node of a system cannot become ready, or cannot set the system up.
+    #[error("{name} {what}")]
+    NotReady {
+        /// Name of the process.
+        name: String,
+        /// What happened, as a predicate.
+        what: String,
+    },
     /// A signal could not be sent to a node.
     #[error("cannot signal {process}: {source}")]
     Signal {

@@ -212,7 +212,7 @@ impl Nodes {
         node.address.map(|address| DirectoryEntry { life, cluster, address })
     }
 
-    fn send_to_life(&self, process: ProcessId, life: Life, message: ToNode) {
+    pub(super) fn send_to_life(&self, process: ProcessId, life: Life, message: ToNode) {
         if let Some(node) = self.lives.get(&(process, life)) {
             // If the node has ended, its exit is reported elsewhere.
             drop(node.orders.send(message));

@@ -137,7 +137,11 @@ impl<P: PlaceBackend> Host<'_, P> {
                 Order::Cut { from, to, cut } => self.note_cut(from, to, cut),
                 Order::Storage { process, how, of } => self.note_storage(process, how, of),
                 Order::Pause { process, life, paused: true } => self.effects.pausing(process, life),
-                Order::Kill { .. } | Order::Go { .. } | Order::Pause { .. } => {}
+                Order::Kill { .. }
+                | Order::Go { .. }
+                | Order::Pause { .. }
+                | Order::Prepare { .. }
+                | Order::SetUp { .. } => {}
                 Order::End(outcome) => memory.outcome = Some(outcome),
             }
         }

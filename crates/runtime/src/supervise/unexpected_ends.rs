@@ -45,6 +45,11 @@ impl UnexpectedEnds {
         panic
     }
 
+    /// States that the run cannot continue.
+    pub(super) fn give_up(&mut self, error: RunError) {
+        self.hopeless.get_or_insert(error);
+    }
+
     /// Returns the reason why the run cannot continue, if there is one.
     pub(super) fn why_hopeless(&mut self) -> Option<RunError> {
         self.hopeless.take()

@@ -287,6 +287,7 @@ impl Federation {
             plan: plan.collect(),
             is_planned: true,
             least_work_left_percent: 0,
+            system: None,
         };
         let link = |latency: Span| LinkProperties {
             latency,

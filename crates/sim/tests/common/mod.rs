@@ -91,6 +91,7 @@ pub(crate) fn config(
         leaves: Vec::new(),
         is_planned: false,
         least_work_left_percent: 20,
+        system: None,
     };
     let process = NodeConfig { protocol: Arc::new(protocol), application: Arc::new(application) };
     Config::new(Arc::new(process), membership(clusters), links(clusters.len()), supervisor, seed)

@@ -209,6 +209,7 @@ impl Federation {
             plan: plan.collect(),
             is_planned: false,
             least_work_left_percent: 0,
+            system: None,
         };
         let link = |latency: Span| LinkProperties {
             latency,

@@ -50,6 +50,7 @@ impl TestDriver {
             scope: Scope::Cluster,
             is_planned: false,
             least_work_left_percent: 0,
+            system: None,
         };
         let mut orders = Vec::new();
         let supervisor = Supervisor::new(config, membership, &mut orders);

@@ -3,3 +3,4 @@
 mod changes;
 mod orders;
 mod presence;
+mod system;

@@ -76,6 +76,7 @@ impl TestDriver {
             leaves: Vec::new(),
             is_planned: false,
             least_work_left_percent: 20,
+            system: None,
         };
         change(&mut config);
         let mut orders = Vec::new();

@@ -66,6 +66,7 @@ impl TestDriver {
             leaves,
             is_planned,
             least_work_left_percent: 0,
+            system: None,
         };
         let mut orders = Vec::new();
         let supervisor = Supervisor::new(config, membership, &mut orders);

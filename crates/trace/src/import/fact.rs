@@ -1,20 +1,26 @@
 //! A line's columns as a fact: the inverse of [`crate::row`].
 
 use faultline_core::{
-    Boot, Cause, Claim, EndedBy, Fact, FactKind, FactNo, FaultNo, Life, PartitionClaim, PhaseClaim,
-    PlannedFault, PlannedTask, Position, Sn, Span, StorageFate, Theft, TheftStep, Witness,
+    Boot, Cause, CheckNo, Claim, EndedBy, Ending, Fact, FactKind, FactNo, FaultNo, Life, Observation,
+    PartitionClaim, PhaseClaim, PlannedFault, PlannedTask, Position, ProbeNo, Sn, Span, StorageFate, Theft,
+    TheftStep, WatchNo, Witness,
 };
 
 use super::ImportError;
 use super::fields::Fields;
+use super::run::RunLine;
+use crate::expectation::Expectation;
 
 type Read<T> = Result<T, ImportError>;
 
 /// Reads a fact of this kind that follows `facts` others of its life. Its witness, if any, is assigned later. A life that
 /// the line does not state is life 0.
-pub(super) fn read(kind: FactKind, facts: u64, plan: &[PlannedFault], from: &mut Fields<'_>) -> Read<Fact> {
+pub(super) fn read(kind: FactKind, facts: u64, run: &RunLine, from: &mut Fields<'_>) -> Read<Fact> {
     if !kind.is_of_process() {
-        return supervisor(kind, plan, from);
+        return supervisor(kind, &run.plan, from);
+    }
+    if FactKind::OF_SYSTEMS.contains(&kind) {
+        return observation(kind, run, from).map(|it| Fact::Observed(Box::new(it)));
     }
     Ok(match kind {
         FactKind::Sent => Fact::Sent { id: from.message(true)?, bytes: from.or_zero("message_bytes")? },
@@ -48,6 +54,68 @@ pub(super) fn read(kind: FactKind, facts: u64, plan: &[PlannedFault], from: &mut
         }
         FactKind::Computed => Fact::Computed { since: FactNo(from.optional("since")?.unwrap_or(facts)) },
         _ => return task(kind, from),
+    })
+}
+
+/// Reads what a process observed about its node's command.
+fn observation(kind: FactKind, run: &RunLine, from: &mut Fields<'_>) -> Read<Observation> {
+    let system = run.system.as_ref();
+    Ok(match kind {
+        FactKind::Ready => Observation::Ready,
+        FactKind::Logged => {
+            let watches = system.iter().flat_map(|it| &it.watches).map(String::as_str);
+            let watch = WatchNo(numbered("watch", watches, from)?);
+            Observation::Logged { watch, line: crate::printable(&from.text("line")?).into() }
+        }
+        FactKind::Exited => Observation::Exited(ending(from)?),
+        FactKind::Checked => {
+            let checks = run.expectations.iter().filter_map(|it| match it {
+                Expectation::Check { text, .. } => Some(&**text),
+                _ => None,
+            });
+            let check = CheckNo(numbered("check", checks, from)?);
+            Observation::Checked { check, latency: latency(from)?, ending: ending(from)? }
+        }
+        _ => {
+            let probes = system.iter().flat_map(|it| &it.probes).map(|it| it.name.as_str());
+            let probe = ProbeNo(numbered("probe", probes, from)?);
+            let (sample, latency) = (from.number("sample")?, latency(from)?);
+            let observation = Observation::Probed { probe, sample, latency, ending: ending(from)? };
+            if observation.kind() != kind {
+                let help = "correct `fact`, `ending` or `status`";
+                return Err(ImportError::new(
+                    "`fact` and the ending of the sample contradict each other",
+                    help,
+                ));
+            }
+            observation
+        }
+    })
+}
+
+/// Reads a name as its position among `names`.
+fn numbered<'a>(column: &str, mut names: impl Iterator<Item = &'a str>, from: &mut Fields<'_>) -> Read<u16> {
+    let name = from.text(column)?;
+    let position = names.position(|it| it == name).and_then(|it| u16::try_from(it).ok());
+    position.ok_or_else(|| from.not_one_of(column, &name, "the names in the `run` line"))
+}
+
+fn latency(from: &mut Fields<'_>) -> Read<Span> {
+    from.number("latency_ns").map(Span)
+}
+
+fn ending(from: &mut Fields<'_>) -> Read<Ending> {
+    Ok(match &*from.text("ending")? {
+        "exit" => Ending::Exit(from.number("status")?),
+        "signal" => Ending::Signal(from.number("status")?),
+        "http" => Ending::Http(from.number("status")?),
+        "opened" => Ending::Opened,
+        "timedOut" => Ending::TimedOut,
+        "failed" => Ending::Failed(crate::printable(&from.text("reason")?).into()),
+        other => {
+            let endings = "`exit`, `signal`, `http`, `opened`, `timedOut` and `failed`";
+            return Err(from.not_one_of("ending", other, endings));
+        }
     })
 }
 

@@ -213,7 +213,7 @@ impl Import<'_> {
             return Ok(());
         };
         let mut fields = Fields::new(kind, process, columns, names);
-        let fact = fact::read(kind, assembly.facts_at(place), &run.plan, &mut fields)?;
+        let fact = fact::read(kind, assembly.facts_at(place), run, &mut fields)?;
         let state = fields.state()?;
         fields.finish()?;
         assembly.add(place, fact, state)

@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::ImportError;
 use super::fields::Names;
+use crate::expectation::{Expectation, SystemEntry};
 use crate::manifest::{
     BackendKind, Bounds, ClusterEntry, Copies, EventsEntry, Expected, FORMAT, Manifest, ProcessEntry,
     at_once_within,
@@ -66,6 +67,10 @@ pub(crate) struct RunLine {
     faults: Vec<FaultAccount>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expected: Option<Expected>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) expectations: Vec<Expectation>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) system: Option<SystemEntry>,
 }
 
 /// A process outside all clusters.
@@ -154,6 +159,8 @@ impl RunLine {
             plan: manifest.plan.clone(),
             faults: manifest.faults.clone(),
             expected: manifest.expected.clone(),
+            expectations: manifest.expectations.clone(),
+            system: manifest.system.clone(),
         }
     }
 
@@ -239,6 +246,8 @@ impl RunLine {
             at_once_within: self.at_once_within,
             links: Vec::new(),
             expected,
+            expectations: self.expectations,
+            system: self.system,
             outcome,
             started_unix_ms: 0,
             duration,
@@ -260,12 +269,18 @@ impl RunLine {
             "bounds"
         } else if self.expected.iter().flat_map(|it| &it.digests).any(|(it, _)| it.index() >= ranks) {
             "expected"
+        } else if !self.expectations.iter().all(|it| it.is_possible(extent, self.system.as_ref())) {
+            "expectations"
+        } else if self.system.iter().any(|it| !it.is_possible(extent)) {
+            "system"
         } else {
             return Ok(());
         };
         Err(ImportError {
             line: Some(1),
-            what: format!("`{wrong}` of the `run` line names a process or cluster that does not exist"),
+            what: format!(
+                "`{wrong}` of the `run` line names a process, cluster or probe that does not exist"
+            ),
             help: format!(
                 "number them from 0, in the order of the `run` line ({processes} processes, {clusters} clusters)"
             ),

@@ -1,0 +1,166 @@
+//! Checks a system, and refuses everything that has no meaning for commands that do not know Faultline.
+
+use faultline_core::{ProcessId, Span};
+
+use super::Check;
+use crate::quantity::Duration;
+use crate::resource::{ActionRef, MAX_SYSTEM_NODES, System};
+use crate::system::{Location, SystemNode};
+
+const PATH: &str = "spec.application.system";
+
+impl Check<'_> {
+    /// Checks that the federation has a protocol, or is a system.
+    pub(super) fn stated_protocol(&mut self) {
+        match (self.spec.protocol.is_absent(), self.spec.application.system().is_some()) {
+            (true, false) => self.problem(
+                "spec",
+                "the federation has no protocol",
+                "add one, such as `protocol: { hc3i: {} }`; only a system runs without a protocol",
+            ),
+            (false, true) => self.problem(
+                "spec.protocol",
+                "a system has no protocol: its programs recover by themselves",
+                "omit `protocol`",
+            ),
+            _ => {}
+        }
+    }
+
+    pub(super) fn system(&mut self, system: &System) {
+        self.custom(PATH, system.problem());
+        if self.total > MAX_SYSTEM_NODES {
+            let message = format!("the system has too many nodes ({})", self.total);
+            self.problem("spec.clusters", message, format!("reduce the total to at most {MAX_SYSTEM_NODES}"));
+            self.sized = false;
+        }
+        for cluster in system.overrides.keys() {
+            self.cluster(&format!("{PATH}.in.{cluster}"), cluster);
+        }
+        for (name, probe) in &system.probes {
+            if let Some(by) = &probe.by {
+                self.node_or_cluster(&format!("{PATH}.probes.{name}.by"), by);
+            }
+        }
+        if let Some(set_up) = &system.setup {
+            self.node(&format!("{PATH}.setup.by"), &set_up.by);
+        }
+        self.end_of_system(system);
+        self.nothing_without_meaning();
+        if self.problems.is_empty() && self.sized {
+            self.templates(system);
+        }
+    }
+
+    /// Checks the name of a node. Returns whether it exists.
+    fn node(&mut self, path: &str, name: &str) {
+        if self.sized && self.names().process_id(name).is_none() {
+            let first = self.spec.clusters.first().map_or("paris", |it| &it.name);
+            let help = format!("use the name of a cluster with the number of a node, such as `{first}-0`");
+            self.problem(path, format!("there is no node `{name}`"), help);
+        }
+    }
+
+    fn node_or_cluster(&mut self, path: &str, name: &str) {
+        if !self.nodes.contains_key(name) {
+            self.node(path, name);
+        }
+    }
+
+    fn end_of_system(&mut self, system: &System) {
+        let Some(ends) = &system.ends else { return };
+        if let Some(cluster) = &ends.exit {
+            self.cluster(&format!("{PATH}.ends.exit"), cluster);
+        }
+        let deadline = self.spec.deadline();
+        match ends.after {
+            Some(Duration(Span::ZERO)) => {
+                self.problem(
+                    format!("{PATH}.ends.after"),
+                    "the run must not be empty",
+                    "write a longer time",
+                );
+            }
+            Some(after) if after.0 >= deadline => self.problem(
+                format!("{PATH}.ends.after"),
+                format!("the run would end after its deadline ({})", Duration(deadline)),
+                "choose an earlier time, or extend `deadline`",
+            ),
+            _ => {}
+        }
+    }
+
+    /// Refuses fields and faults that concern protocols, tasks or the storage of checkpoints.
+    fn nothing_without_meaning(&mut self) {
+        let spec = self.spec;
+        let help = "omit it: a system has no protocol, no tasks and no storage of checkpoints";
+        let fields = [
+            ("storage", spec.storage.is_some()),
+            ("stealing", spec.stealing.is_some()),
+            ("schedule", spec.schedule.is_some()),
+            ("simulator", spec.simulator.is_some()),
+        ];
+        for (name, _) in fields.into_iter().filter(|it| it.1) {
+            self.problem(format!("spec.{name}"), format!("`{name}` has no effect on a system"), help);
+        }
+        for (index, cluster) in spec.clusters.iter().enumerate() {
+            let fields = [
+                ("joinsAfter", cluster.joins_after.is_some()),
+                ("leavesAfter", cluster.leaves_after.is_some()),
+                ("speed", cluster.speed.is_some()),
+                ("cores", cluster.cores.is_some()),
+            ];
+            for (name, _) in fields.into_iter().filter(|it| it.1) {
+                let path = format!("spec.clusters[{index}].{name}");
+                self.problem(path, format!("`{name}` has no effect on a system"), "omit it");
+            }
+        }
+        for (index, fault) in spec.faults.iter().enumerate() {
+            for (name, action) in fault.actions() {
+                let path = format!("spec.faults[{index}].{name}");
+                match action {
+                    ActionRef::SlowStorage(_) | ActionRef::FullStorage(_) | ActionRef::CorruptStorage(_) => self
+                        .problem(
+                            path,
+                            format!("`{name}` does not affect a system, whose programs use the disk of the machine"),
+                            "choose `crash`, `pause` or `loseCluster`",
+                        ),
+                    _ => {}
+                }
+            }
+            if fault.when.is_some() {
+                self.problem(
+                    format!("spec.faults[{index}].when"),
+                    "a fault of a system cannot wait for a fact yet",
+                    "give the fault a time: `at: 10s`",
+                );
+            }
+        }
+        if spec.kubernetes.is_some() {
+            self.problem("spec.kubernetes", "a system cannot run in pods yet", "omit `kubernetes`");
+        }
+    }
+
+    /// Renders the templates of one node of each cluster.
+    fn templates(&mut self, system: &System) {
+        let names = self.names().clone();
+        let hosts: Vec<String> = (0..names.ranks()).map(|it| format!("127.0.0.{}", it + 1)).collect();
+        let mut first = 0;
+        let mut rendered_base = false;
+        for cluster in &self.spec.clusters {
+            let process = ProcessId(first);
+            first += cluster.nodes;
+            let is_own = system.overrides.contains_key(&cluster.name);
+            if !is_own && std::mem::replace(&mut rendered_base, true) {
+                continue;
+            }
+            let location =
+                Location { hosts: hosts.clone(), data: "/data".to_owned(), dir: "/dir".to_owned() };
+            let node = SystemNode::new((self.spec, system, &names), self.spec.seed(), process, 1, location);
+            if let Some(error) = node.problem() {
+                self.problem(format!("{PATH}.{}", error.field), error.message, error.help);
+                return;
+            }
+        }
+    }
+}

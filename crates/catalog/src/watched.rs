@@ -1,0 +1,116 @@
+//! Processes of a system. Each belongs to a node's command, which knows nothing of Faultline: it exchanges no messages
+//! and stores nothing. Its driver runs the command and records what it observes.
+
+use faultline_api::Federation;
+use faultline_api::resource::System;
+use faultline_core::application::Job;
+use faultline_core::process::{In, Out};
+use faultline_core::{
+    Digest, FaultModel, Gauges, LifeStart, Membership, Process, ProcessId, Promises, Scope, Span, Time,
+    Trigger,
+};
+use faultline_protocols::none::NoStamp;
+use faultline_supervisor::{SystemEnd, SystemRun};
+
+use crate::{Hosted, Setup, SetupError, Visitor};
+
+/// Time from the last fault to the end of the run, unless the file states when the run ends.
+const AFTER_LAST_FAULT: Span = Span::from_secs(30);
+
+/// A process of a system.
+#[derive(Clone, Copy, Debug)]
+pub struct Watched;
+
+/// The computation of a process that has none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NoJob;
+
+impl Job for NoJob {
+    type Output = ();
+
+    fn cost(&self) -> Span {
+        Span::ZERO
+    }
+
+    fn run(self) {}
+}
+
+impl Process for Watched {
+    type Stamp = NoStamp;
+    type Control = ();
+    type Head = ();
+    type Saved = ();
+    type Job = NoJob;
+    type Config = ();
+    const FIFO: bool = false;
+
+    fn start(_: LifeStart<()>, _: Time, _: &mut Out<Self>) -> Watched {
+        Watched
+    }
+
+    fn handle(&mut self, _: In<Self>, _: Time, _: &mut Out<Self>) {}
+
+    fn next_deadline(&self) -> Option<Time> {
+        None
+    }
+
+    fn gauges(&self) -> Gauges {
+        Gauges::default()
+    }
+}
+
+impl Hosted for Watched {
+    /// The programs recover by themselves, each one alone, from what is on the disk of its node.
+    fn promises((): &()) -> Promises {
+        Promises::of_scope(Scope::Process).surviving(FaultModel::Stable)
+    }
+
+    fn reference((): &(), _: &Membership, _: &dyn Fn(ProcessId) -> u64) -> Option<Vec<(ProcessId, Digest)>> {
+        None
+    }
+}
+
+/// Works like [`with_valid`](crate::with_valid), but for a system.
+pub(crate) fn with_valid_system<V: Visitor>(
+    federation: &Federation,
+    seed: Option<u64>,
+    visitor: V,
+) -> Result<V::Output, SetupError> {
+    let system = federation.spec.application.system().ok_or(SetupError::Messages)?;
+    let seed = seed.unwrap_or_else(|| federation.spec.seed());
+    let mut setup = Setup::<Watched>::new(federation, seed, &[], ());
+    setup.supervisor.system = Some(run(system, &setup));
+    // A system reports no progress.
+    setup.supervisor.least_work_left_percent = 0;
+    Ok(visitor.visit(setup))
+}
+
+fn run(system: &System, setup: &Setup<Watched>) -> SystemRun {
+    let stated = system.ends.as_ref();
+    let exit = stated.and_then(|it| setup.names.cluster_id(it.exit.as_ref()?));
+    let after = stated.and_then(|it| Some(it.after?.0));
+    let ends = match exit {
+        Some(cluster) => SystemEnd::Exit(cluster),
+        None => SystemEnd::After(after.unwrap_or_else(|| {
+            let times = setup.supervisor.plan.iter().filter_map(|it| match it.trigger {
+                Trigger::At(at) => Some(at.since(Time::ZERO)),
+                Trigger::When { .. } => None,
+            });
+            times.max().unwrap_or(Span::ZERO) + AFTER_LAST_FAULT
+        })),
+    };
+    let set_up_by = system.setup.as_ref().and_then(|it| setup.names.process_id(&it.by));
+    SystemRun { set_up_by, ends }
+}
+
+/// Returns an error if the federation is a system, which cannot run in virtual time.
+///
+/// # Errors
+///
+/// Fails for a system.
+pub fn check_virtual_time(federation: &Federation) -> Result<(), SetupError> {
+    match federation.spec.application.system() {
+        Some(_) => Err(SetupError::System),
+        None => Ok(()),
+    }
+}

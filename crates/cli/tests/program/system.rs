@@ -1,0 +1,245 @@
+//! Tests of systems: commands that do not know Faultline, on real processes.
+
+use std::fs;
+use std::process::Stdio;
+
+use predicates::prelude::*;
+use predicates::str::contains;
+use serde_json::Value;
+
+use crate::common::{TestDirectory, signal, wait_until};
+use crate::tc::supports_traffic_control;
+
+/// Returns the file of a federation with a system of two clusters, `a` with two nodes and `b` with one.
+fn system(fields: &str, faults: &str) -> String {
+    format!(
+        "apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: {{ name: own }}
+spec:
+  clusters: [{{ name: a, nodes: 2 }}, {{ name: b, nodes: 1 }}]
+  links: {{ within: {{ preset: none }}, between: {{ preset: none }} }}
+  failures: {{ detectAfter: 5s }}
+  application:
+    system:
+      {fields}
+  faults: [{faults}]
+"
+    )
+}
+
+/// Returns a predicate for an error that contains a sentence, which may be wrapped.
+fn says(sentence: &'static str) -> impl Predicate<str> {
+    predicates::function::function(move |text: &str| {
+        let words = text.split_whitespace().filter(|it| *it != "│");
+        words.collect::<Vec<_>>().join(" ").contains(sentence)
+    })
+}
+
+/// A command that leaves a file in each life, lists these files, and runs forever.
+const LISTS: &str =
+    r#"command: [sh, -c, 'touch "{{ data }}/life-{{ life }}"; ls "{{ data }}"; exec sleep 600']"#;
+
+fn facts(place: &TestDirectory, kind: &str) -> Vec<Value> {
+    let lines = place.faultline(["export", "run"]).output().unwrap().stdout;
+    let lines = String::from_utf8(lines).unwrap();
+    let facts = lines.lines().map(|it| serde_json::from_str::<Value>(it).unwrap());
+    facts.filter(|it| it["fact"] == kind).collect()
+}
+
+fn log(place: &TestDirectory, name: &str) -> String {
+    fs::read_to_string(place.path("run/logs").join(name)).unwrap()
+}
+
+#[test]
+fn data_outlive_a_crash_but_not_the_loss_of_storage() {
+    let place = TestDirectory::new();
+    let faults = "{ at: 500ms, crash: { cluster: a, node: 1 } }, \
+                  { at: 1s, loseCluster: { cluster: b, storage: lost } }";
+    let text = system(&format!("{LISTS}\n      ends: {{ after: 3s }}"), faults);
+    let (json, _) = place.run("own.yaml", "local", &text, "run");
+    assert_ne!(json["verdict"], "fail", "{json}");
+    assert_eq!(json["run"]["protocol"], "system");
+    let properties = json["properties"].as_array().unwrap();
+    let result = |name: &str| &properties.iter().find(|it| it["property"] == name).unwrap()["found"];
+    for name in ["recordComplete", "completed", "faultsTookEffect", "oneLife", "noUnplannedFailure"] {
+        assert_eq!(result(name), "holds", "{name}");
+    }
+    assert_eq!(log(&place, "a-0-1.log"), "life-1\n");
+    assert_eq!(log(&place, "a-1-2.log"), "life-1\nlife-2\n");
+    assert_eq!(log(&place, "b-0-2.log"), "life-2\n");
+    assert_eq!(facts(&place, "ready").len(), 5);
+    assert_eq!(facts(&place, "exited"), [] as [Value; 0], "a crash is not an exit");
+    assert_eq!(place.processes(), [] as [String; 0]);
+    for command in ["check", "explain", "report"] {
+        place.faultline([command, "run"]).assert().code(predicate::ne(2));
+    }
+}
+
+#[test]
+fn the_run_begins_when_all_nodes_are_ready_and_the_system_is_set_up() {
+    let place = TestDirectory::new();
+    let fields = r#"command: [sh, -c, 'sleep 1; touch up; exec sleep 600']
+      ready: { exec: [test, -e, up] }
+      setup: { by: b-0, exec: [sh, -c, 'echo "$FAULTLINE_NODES" > "{{ data }}/set-up"'] }
+      probes: { set: { by: b, every: 100ms, exec: [test, -e, '{{ data }}/set-up'] } }
+      ends: { after: 1s }"#;
+    place.run("own.yaml", "local", &system(fields, ""), "run");
+    let ready = facts(&place, "ready");
+    assert_eq!(ready.len(), 3);
+    assert!(ready.iter().all(|it| it["time_ns"].as_i64() < Some(0)), "{ready:?}");
+    assert!(facts(&place, "probeSucceeded").len() > 3);
+    assert_eq!(facts(&place, "probeFailed"), [] as [Value; 0]);
+    let nodes = fs::read_to_string(place.path("run/nodes/b-0/data/set-up")).unwrap();
+    let names: Vec<_> = nodes.trim().split(',').filter_map(|it| it.split_once('=')).collect();
+    assert_eq!(names.iter().map(|it| it.0).collect::<Vec<_>>(), ["a-0", "a-1", "b-0"]);
+    assert!(names.iter().all(|it| it.1.starts_with("127.")), "{nodes}");
+}
+
+#[test]
+fn a_paused_command_stands_still_and_is_not_declared_failed() {
+    let place = TestDirectory::new();
+    let fields = "command: [sh, -c, 'while :; do echo tick; sleep 0.1; done']
+      watch: { tick: ^tick }
+      ends: { after: 4s }";
+    let text = system(fields, "{ at: 1s, pause: { cluster: b, node: 0, for: 2s } }");
+    let text = text.replace("detectAfter: 5s", "detectAfter: 1s");
+    place.run("own.yaml", "local", &text, "run");
+    assert_eq!(facts(&place, "failed"), [] as [Value; 0]);
+    let ticks = facts(&place, "logged");
+    let times = ticks.iter().filter(|it| it["process"] == "b-0").map(|it| it["time_ns"].as_i64().unwrap());
+    let times: Vec<_> = times.collect();
+    let longest = times.windows(2).map(|it| it[1] - it[0]).max().unwrap();
+    assert!((1_800_000_000..3_500_000_000).contains(&longest), "{longest}");
+}
+
+#[test]
+fn the_run_ends_with_the_commands_of_a_cluster() {
+    let place = TestDirectory::new();
+    let fields = "command: [sleep, '600']
+      ends: { exit: b }
+      in: { b: { command: [sh, -c, 'sleep 1; exit 0'] } }";
+    let (json, _) = place.run("own.yaml", "local", &system(fields, ""), "run");
+    assert_eq!(json["run"]["outcome"], "completed", "{json}");
+    let exits = facts(&place, "exited");
+    assert_eq!((exits.len(), &exits[0]["process"], &exits[0]["status"]), (1, &"b-0".into(), &0.into()));
+}
+
+#[test]
+fn daemons_do_not_outlive_their_life_or_the_run() {
+    let place = TestDirectory::new();
+    // Each life starts a daemon that ignores signals, and the command ignores the request to end.
+    let command = "trap '' TERM; setsid sh -c 'trap \"\" TERM HUP INT; sleep 7001' & sleep 7002";
+    let text = system(&format!("command: [sh, -c, {command:?}]\n      ends: {{ after: 3s }}"), "");
+    let text = text.replace("nodes: 2", "nodes: 1");
+    let text = text.replace("faults: []", "faults: [{ at: 1s, crash: { cluster: b, node: 0 } }]");
+    place.write("own.yaml", &text);
+    let daemons = || place.processes().iter().filter(|it| it.starts_with("sleep 7001")).count();
+    let begin = || {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_faultline"));
+        command.args(["run", "own.yaml", "--out", "run"]).current_dir(place.dir());
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let mut run = begin();
+    wait_until(|| daemons() == 2, || format!("the daemons start: {:?}", place.processes()));
+    let has_crashed = || place.path("run/logs/b-0-2.log").exists();
+    wait_until(has_crashed, || "the second life starts".to_owned());
+    wait_until(|| daemons() == 2, || format!("one life, one daemon: {:?}", place.processes()));
+    run.wait().unwrap();
+    assert_eq!(place.processes(), [] as [String; 0]);
+
+    fs::remove_dir_all(place.path("run")).unwrap();
+    let mut run = begin();
+    wait_until(|| daemons() == 2, || format!("the daemons start: {:?}", place.processes()));
+    signal(&run, "KILL");
+    run.wait().unwrap();
+    place.wait_until_empty();
+}
+
+#[test]
+fn a_system_that_does_not_start_is_an_error_of_the_file() {
+    for (fields, text) in [
+        ("command: [no-such-program]", "`no-such-program` cannot be started: No such file"),
+        (
+            "command: [sh, -c, 'echo port in use; exit 3']\n      ready: { tcp: '127.0.0.1:1' }",
+            "was not ready when its command ended: exit status 3; its output ends with: port in use",
+        ),
+        (
+            "command: [sleep, '600']\n      ready: { exec: ['false'], within: 500ms }",
+            "was not ready within 500ms, but its command is running: exit status 1",
+        ),
+        (
+            "command: [sleep, '600']\n      setup: { by: a-0, exec: [sh, -c, 'echo no quorum >&2; exit 1'] }",
+            "a-0 could not set the system up: exit status 1: no quorum",
+        ),
+    ] {
+        let place = TestDirectory::new();
+        place.write("own.yaml", system(fields, ""));
+        let run = place.faultline(["run", "own.yaml", "--out", "run"]).assert().code(2);
+        run.stderr(says(text));
+        assert_eq!(place.processes(), [] as [String; 0]);
+    }
+}
+
+#[test]
+fn what_a_system_cannot_do_is_refused() {
+    let place = TestDirectory::new();
+    let fields = format!("{LISTS}\n      ends: {{ after: 1s }}");
+    place.write("own.yaml", system(&fields, ""));
+    for arguments in [&["run", "own.yaml", "--backend", "simulate"][..], &["explore", "--file", "own.yaml"]] {
+        let refused = place.faultline(arguments.iter().copied()).assert().code(2);
+        refused.stderr(
+            says("a system cannot run in virtual time: its programs read the real clock")
+                .and(contains("--backend local")),
+        );
+    }
+    place.write("cut.yaml", system(&fields, "{ at: 500ms, partition: { from: a, to: b, for: 100ms } }"));
+    let refused = place.faultline(["run", "cut.yaml", "--out", "cut"]).assert().code(2);
+    refused.stderr(says("`partition` needs emulated links"));
+    for (file, message) in [
+        (
+            system(&fields, "{ at: 1s, slowStorage: { cluster: a, node: 0, by: 1s, for: 1s } }"),
+            "`slowStorage`",
+        ),
+        (system("command: [run, '{{ nme }}']", ""), "undefined value"),
+        (system(&fields, "").replace("links:", "storage: {}\n  links:"), "`storage` has no effect"),
+        (system(&fields, "").replace("links:", "protocol: { hc3i: {} }\n  links:"), "omit `protocol`"),
+        (
+            system(&fields, "").replace(&format!("system:\n      {fields}"), "heat: {}"),
+            "the federation has no protocol",
+        ),
+    ] {
+        place.write("bad.yaml", &file);
+        place.faultline(["validate", "bad.yaml"]).assert().code(2).stderr(contains(message));
+    }
+}
+
+#[test]
+fn in_network_namespaces_a_partition_drops_packets_and_addresses_stay() {
+    let place = TestDirectory::new();
+    if !supports_traffic_control(&place) {
+        return;
+    }
+    // Unlike `http.server`, this does not look up names, which takes long without a name server.
+    let fields = r#"command:
+        - python3
+        - -c
+        - "import socketserver as it, sys; it.TCPServer((sys.argv[1], 8080), it.BaseRequestHandler).serve_forever()"
+        - '{{ bind }}'
+      ready: { tcp: '{{ bind }}:8080' }
+      probes: { page: { by: b, every: 100ms, timeout: 500ms, tcp: '{{ nodes[0].host }}:8080' } }
+      ends: { after: 8s }"#;
+    let faults =
+        "{ at: 1s, partition: { from: b, to: a, for: 2s } }, { at: 4s, crash: { cluster: a, node: 0 } }";
+    place.write("own.yaml", system(fields, faults));
+    let run = ["run", "own.yaml", "--links", "tc", "--out", "run"];
+    place.faultline(run).assert().code(predicate::ne(2)).code(predicate::ne(1));
+    let seconds = |it: &Value| it["time_ns"].as_i64().unwrap() as f64 / 1e9;
+    let succeeded: Vec<f64> = facts(&place, "probeSucceeded").iter().map(seconds).collect();
+    let succeeds_within = |from: f64, to: f64| succeeded.iter().any(|it| (from..to).contains(it));
+    assert!(succeeds_within(0.0, 1.0), "before the partition: {succeeded:?}");
+    assert!(!succeeds_within(1.2, 3.0), "during the partition: {succeeded:?}");
+    assert!(succeeds_within(3.0, 4.0), "after the partition: {succeeded:?}");
+    assert!(succeeds_within(4.5, 8.0), "in the second life: {succeeded:?}");
+    assert_eq!(place.processes(), [] as [String; 0]);
+}

@@ -1,0 +1,98 @@
+//! What a process observes about the command that it runs for its node, in a federation whose nodes are a user's own
+//! system. Probes, watches and checks are numbered in the manifest, which contains their names.
+
+use alloc::sync::Arc;
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::fact::FactKind;
+use crate::id::{CheckNo, ProbeNo, WatchNo};
+use crate::time::Span;
+
+/// One observation. The fact's time is that of the observation's end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Observation {
+    /// The command of this life is ready.
+    Ready,
+    /// The command wrote a line that matches a watch.
+    Logged {
+        /// The watch.
+        watch: WatchNo,
+        /// The line, possibly shortened.
+        line: Arc<str>,
+    },
+    /// A sample of a probe ended.
+    Probed {
+        /// The probe.
+        probe: ProbeNo,
+        /// The number of the sample among those of this probe in this life, from 0.
+        sample: u32,
+        /// The time from the sample's start to its end.
+        latency: Span,
+        /// How the sample ended.
+        ending: Ending,
+    },
+    /// The command ended by itself.
+    Exited(Ending),
+    /// A check ended.
+    Checked {
+        /// The check.
+        check: CheckNo,
+        /// The time from the check's start to its end.
+        latency: Span,
+        /// How the check ended.
+        ending: Ending,
+    },
+}
+
+/// How a command, a request or an attempt to connect ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ending {
+    /// The command exited with this status.
+    Exit(u8),
+    /// This signal ended the command.
+    Signal(u8),
+    /// The reply to the HTTP request has this status.
+    Http(u16),
+    /// The connection was opened.
+    Opened,
+    /// There was no result in time.
+    TimedOut,
+    /// It could not be carried out, for this reason: for example, the connection was refused.
+    Failed(Arc<str>),
+}
+
+impl Observation {
+    /// Returns the kind of fact that reports this observation.
+    pub const fn kind(&self) -> FactKind {
+        match self {
+            Observation::Ready => FactKind::Ready,
+            Observation::Logged { .. } => FactKind::Logged,
+            Observation::Probed { ending, .. } if ending.is_success() => FactKind::ProbeSucceeded,
+            Observation::Probed { .. } => FactKind::ProbeFailed,
+            Observation::Exited(_) => FactKind::Exited,
+            Observation::Checked { .. } => FactKind::Checked,
+        }
+    }
+}
+
+impl Ending {
+    /// Returns whether a probe or a check that ends in this way has succeeded.
+    pub const fn is_success(&self) -> bool {
+        matches!(self, Ending::Exit(0) | Ending::Http(200..=399) | Ending::Opened)
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ending::Exit(status) => write!(f, "exit status {status}"),
+            Ending::Signal(signal) => write!(f, "killed by signal {signal}"),
+            Ending::Http(status) => write!(f, "HTTP status {status}"),
+            Ending::Opened => f.write_str("connection opened"),
+            Ending::TimedOut => f.write_str("no result in time"),
+            Ending::Failed(reason) => f.write_str(reason),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What a node of a system runs, from the federation and the place of the node.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use faultline_api::Names;
+use faultline_api::resource::{self, FederationSpec, OnExit, OnNode};
+use faultline_api::system::{Location, SystemNode, TemplateError};
+use faultline_core::{ProbeNo, ProcessId, Span, WatchNo};
+use faultline_runtime::NodeOptions;
+use faultline_runtime::system::{Attempt, NodeSystem, Probe, stable_address_of};
+use regex::Regex;
+
+/// Returns what the node runs besides its process; `None` if the federation is no system.
+///
+/// # Errors
+///
+/// Fails if a template cannot be rendered.
+pub(crate) fn of_node(
+    spec: &FederationSpec,
+    seed: u64,
+    options: &NodeOptions,
+) -> Result<Option<NodeSystem>, TemplateError> {
+    let Some(system) = spec.application.system() else { return Ok(None) };
+    let names = Names::of(spec);
+    let (process, life) = (options.process, options.life.0);
+    let name = names.process(process);
+    // Commands run in directories of their own.
+    let run_dir = std::path::absolute(&options.run_dir).unwrap_or_else(|_| options.run_dir.clone());
+    let data = run_dir.join("nodes").join(&name).join("data");
+    let dir = run_dir.join("nodes").join(&name).join(format!("{life}.dir"));
+    let text = |it: &PathBuf| it.display().to_string();
+    let location = Location {
+        hosts: hosts(&run_dir, names.ranks(), options.own_network),
+        data: text(&data),
+        dir: text(&dir),
+    };
+    let make = move || (names.clone(), location.clone());
+    let (of_spec, place) = make();
+    let node = SystemNode::new((spec, system, &of_spec), seed, process, life, place);
+    let rendered = node.render()?;
+    let OnNode { watch, on_exit, log_bytes, ready, .. } = node.stated();
+    let mut env: Vec<(String, String)> = node.environment().into_iter().collect();
+    env.extend(rendered.env);
+    let set_up = match system.setup.as_ref().filter(|it| it.by == name) {
+        Some(it) => {
+            let words = it.exec.iter().map(String::as_str).collect();
+            let made = node.attempt("setup", &resource::Attempt::Exec(words), 0)?;
+            Some((attempt(made), duration(it.within())))
+        }
+        None => None,
+    };
+    let cluster = of_spec.cluster(of_spec.cluster_of(process)).to_owned();
+    let is_mine = |by: &Option<String>| by.as_ref().is_none_or(|it| *it == name || *it == cluster);
+    let probes = (0..).map(ProbeNo).zip(&system.probes).filter(|(_, (_, it))| is_mine(&it.by));
+    let probes = probes.filter_map(|(no, (field, it))| {
+        it.attempt()?;
+        let (node, it, field) = (node.clone(), it.clone(), format!("probes.{field}"));
+        Some(Probe {
+            no,
+            every: duration(it.every()),
+            timeout: duration(it.timeout()),
+            attempt: Box::new(move |sample| {
+                let stated = it.attempt().ok_or("the probe attempts nothing")?;
+                node.attempt(&field, &stated, sample.into()).map(attempt).map_err(|it| it.to_string())
+            }),
+        })
+    });
+    let numbered = (0..).map(WatchNo).zip(system.watch_names());
+    let watches = numbered.filter_map(|(no, name)| Some((no, Regex::new(watch.get(name)?).ok()?))).collect();
+    Ok(Some(NodeSystem {
+        command: rendered.command,
+        env,
+        files: rendered.files,
+        dir,
+        data,
+        log: run_dir.join("logs").join(format!("{name}-{life}.log")),
+        log_bytes,
+        ready: (
+            rendered.ready.map(attempt),
+            duration(ready.map_or(resource::Ready::default().within(), resource::Ready::within)),
+        ),
+        set_up,
+        probes: probes.collect(),
+        watches,
+        restarts: on_exit == OnExit::Restart,
+    }))
+}
+
+fn attempt(made: resource::Attempt<String>) -> Attempt {
+    match made {
+        resource::Attempt::Exec(words) => Attempt::Exec(words),
+        resource::Attempt::Http(url) => Attempt::Http(url),
+        resource::Attempt::Tcp(address) => Attempt::Tcp(address),
+    }
+}
+
+fn duration(Span(nanos): Span) -> Duration {
+    Duration::from_nanos(nanos)
+}
+
+/// Returns the address of each node, which is the same in every life: in its network namespace, or of the loopback
+/// interface. Runs at the same time have different loopback addresses, so they can use the same ports.
+fn hosts(run_dir: &Path, nodes: u32, own_network: bool) -> Vec<String> {
+    if own_network {
+        return (0..nodes).map(|it| stable_address_of(ProcessId(it)).to_string()).collect();
+    }
+    let mut hasher = DefaultHasher::new();
+    run_dir.hash(&mut hasher);
+    let [low, high, ..] = hasher.finish().to_le_bytes();
+    let network = u32::from(Ipv4Addr::new(127, 1 + high % 254, low, 0));
+    (1..=nodes).map(|it| Ipv4Addr::from(network + it).to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_run_has_addresses_of_its_own() {
+        let [one, other] = ["/a/one", "/a/other"].map(|it| hosts(Path::new(it), 250, false));
+        assert_eq!(one, hosts(Path::new("/a/one"), 250, false));
+        assert!(one[0].starts_with("127.") && !one[0].starts_with("127.0.") && one[0].ends_with(".1"));
+        assert!(one.iter().all(|it| !other.contains(it)));
+    }
+}

@@ -1,0 +1,82 @@
+//! The commands of a system: each node's process starts the command of its node, collects its output, observes it and
+//! ends it.
+//!
+//! A node's processes are all those whose environment contains the life's identifier ([`processes`]), so programs that
+//! leave their process group do not escape.
+
+mod attempt;
+mod output;
+pub(crate) mod processes;
+mod runner;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use faultline_core::{ProbeNo, WatchNo};
+pub use faultline_tc::namespace::stable_address_of;
+pub use processes::guard;
+use regex::Regex;
+pub(crate) use runner::{Instruction, Runner, STOPS_WITHIN};
+
+/// The first argument of the program that ends the commands of a run with the program that started it ([`guard`]). The
+/// second one identifies the run.
+pub const GUARD: &str = "--guard";
+
+/// What a node of a system runs in one of its lives.
+#[derive(Debug)]
+pub struct NodeSystem {
+    /// The command and its arguments.
+    pub command: Vec<String>,
+    /// Environment variables of all commands of the node.
+    pub env: Vec<(String, String)>,
+    /// The content of each file in the working directory, by relative path.
+    pub files: Vec<(String, String)>,
+    /// The working directory.
+    pub dir: PathBuf,
+    /// The directory with the data of the node, which outlives the life.
+    pub data: PathBuf,
+    /// The file for the command's output.
+    pub log: PathBuf,
+    /// The maximum number of bytes of output in this file.
+    pub log_bytes: u64,
+    /// The attempt that must succeed before the node is ready, if any, and the time within which it must succeed.
+    pub ready: (Option<Attempt>, Duration),
+    /// The command that sets the system up, if this node runs it, and the time within which it must exit.
+    pub set_up: Option<(Attempt, Duration)>,
+    /// The probes that this node runs.
+    pub probes: Vec<Probe>,
+    /// Regular expressions for lines of output.
+    pub watches: Vec<(WatchNo, Regex)>,
+    /// Whether the command is started again when it exits.
+    pub restarts: bool,
+}
+
+/// A probe that a node runs.
+pub struct Probe {
+    /// Number of the probe.
+    pub no: ProbeNo,
+    /// Time from the start of a sample to the start of the next one.
+    pub every: Duration,
+    /// Time after which a sample has failed.
+    pub timeout: Duration,
+    /// Returns the attempt of a sample, or the reason why there is none.
+    pub attempt: Box<dyn Fn(u32) -> Result<Attempt, String>>,
+}
+
+impl fmt::Debug for Probe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Probe").field("no", &self.no).finish_non_exhaustive()
+    }
+}
+
+/// An attempt that succeeds or fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// A command that succeeds if its exit status is 0.
+    Exec(Vec<String>),
+    /// The address of a page, which must answer with a status from 200 to 399.
+    Http(String),
+    /// An address, at which a connection must open.
+    Tcp(String),
+}

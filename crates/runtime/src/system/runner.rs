@@ -1,0 +1,254 @@
+//! Runs the commands of one life of a node.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use faultline_core::{Ending, Observation, Span};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::{Pid, getpid};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::Child;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::warn;
+
+use super::attempt::{Attempted, attempt, command, ending_of};
+use super::output::{Lines, Log};
+use super::processes::{self, VARIABLE};
+use super::{NodeSystem, Probe};
+use crate::control::ToSupervisor;
+
+/// Time within which a command must end after it was asked to. It is then killed.
+pub(crate) const STOPS_WITHIN: Duration = Duration::from_secs(10);
+/// Time between two attempts to find out whether a node is ready, and the longest time of one attempt.
+const READY_EVERY: Duration = Duration::from_millis(50);
+const READY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time from the exit of a command to its next start.
+const RESTARTS_AFTER: Duration = Duration::from_secs(1);
+/// Time for which output is awaited after a command has exited. Programs that it left behind may keep it open.
+const OUTPUT_WITHIN: Duration = Duration::from_millis(200);
+
+/// What a node's process tells the runner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Instruction {
+    /// Starts the command.
+    Prepare,
+    /// Sets the system up.
+    SetUp,
+    /// The run has begun: starts the command, unless it has been started, and the probes.
+    Begin,
+}
+
+/// Runs the commands of a node.
+#[derive(Clone)]
+pub(crate) struct Runner(Rc<Shared>);
+
+struct Shared {
+    system: NodeSystem,
+    observe: Box<dyn Fn(Observation)>,
+    reports: mpsc::UnboundedSender<ToSupervisor>,
+    is_started: Cell<bool>,
+    is_probing: Cell<bool>,
+    is_stopping: Cell<bool>,
+    /// The process group of the command, while it runs.
+    group: Cell<Option<Pid>>,
+    log: RefCell<Option<Log>>,
+}
+
+impl Runner {
+    /// Creates the runner of a life. `observe` receives its observations.
+    pub(crate) fn new(
+        system: NodeSystem,
+        observe: impl Fn(Observation) + 'static,
+        reports: mpsc::UnboundedSender<ToSupervisor>,
+    ) -> Runner {
+        Runner(Rc::new(Shared {
+            system,
+            observe: Box::new(observe),
+            reports,
+            is_started: Cell::new(false),
+            is_probing: Cell::new(false),
+            is_stopping: Cell::new(false),
+            group: Cell::new(None),
+            log: RefCell::new(None),
+        }))
+    }
+
+    /// Follows an instruction.
+    pub(crate) fn follow(&self, instruction: Instruction) {
+        let shared = &self.0;
+        if instruction != Instruction::SetUp && !shared.is_started.replace(true) {
+            tokio::task::spawn_local(shared.clone().keep_running());
+        }
+        match instruction {
+            Instruction::Prepare => {}
+            Instruction::SetUp => drop(tokio::task::spawn_local(shared.clone().set_up())),
+            Instruction::Begin if !shared.is_probing.replace(true) => {
+                for index in 0..shared.system.probes.len() {
+                    tokio::task::spawn_local(shared.clone().probe(index));
+                }
+            }
+            Instruction::Begin => {}
+        }
+    }
+
+    /// Ends all processes of the node: asks the command to end, and kills what remains in the end.
+    pub(crate) async fn stop(&self) {
+        let shared = &self.0;
+        shared.is_stopping.set(true);
+        let Ok(id) = std::env::var(VARIABLE) else { return };
+        let me = [getpid()];
+        if let Some(group) = shared.group.get() {
+            let _ = killpg(group, Signal::SIGTERM);
+        }
+        let asked = Instant::now();
+        while shared.group.get().is_some() && asked.elapsed() < STOPS_WITHIN {
+            sleep(READY_EVERY / 5).await;
+        }
+        for _ in 0..processes::MOST_SEARCHES {
+            if !processes::signal(|it| it == id, &me, Signal::SIGKILL) {
+                break;
+            }
+            sleep(processes::PAUSE).await;
+        }
+    }
+}
+
+impl Shared {
+    async fn keep_running(self: Rc<Self>) {
+        if let Err(error) = self.prepare_directories() {
+            return self.give_up(format!("cannot be started: its files cannot be written: {error}"));
+        }
+        loop {
+            let is_ready = Cell::new(false);
+            let ending = match command(&self.system, &self.system.command).spawn() {
+                Ok(child) => self.run(child, &is_ready).await,
+                Err(error) => {
+                    let program = self.system.command.first().map_or("", String::as_str);
+                    Ending::Failed(format!("`{program}` cannot be started: {error}").into())
+                }
+            };
+            if self.is_stopping.get() {
+                return;
+            }
+            if !is_ready.get() && !self.system.restarts {
+                self.give_up(format!("was not ready when its command ended: {ending}"));
+            }
+            (self.observe)(Observation::Exited(ending));
+            if !self.system.restarts {
+                return;
+            }
+            sleep(RESTARTS_AFTER).await;
+        }
+    }
+
+    fn prepare_directories(&self) -> std::io::Result<()> {
+        use std::fs;
+        use std::os::unix::fs::PermissionsExt;
+        let NodeSystem { dir, data, files, log, log_bytes, .. } = &self.system;
+        fs::create_dir_all(dir)?;
+        fs::create_dir_all(data)?;
+        for (name, content) in files {
+            let path = dir.join(name);
+            path.parent().map_or(Ok(()), fs::create_dir_all)?;
+            fs::write(&path, content)?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o700))?;
+        }
+        *self.log.borrow_mut() = Some(Log::create(log, *log_bytes)?);
+        Ok(())
+    }
+
+    /// Runs one execution of the command to its end.
+    async fn run(&self, mut child: Child, is_ready: &Cell<bool>) -> Ending {
+        self.group.set(child.id().map(|it| Pid::from_raw(it.cast_signed())));
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let mut read = Box::pin(async {
+            tokio::join!(self.read(stdout), self.read(stderr));
+        });
+        let mut ready = Box::pin(async {
+            if self.become_ready().await {
+                is_ready.set(true);
+                (self.observe)(Observation::Ready);
+            }
+        });
+        let (mut is_read, mut is_attempted) = (false, false);
+        let status = loop {
+            tokio::select! {
+                biased;
+                () = &mut ready, if !is_attempted => is_attempted = true,
+                () = &mut read, if !is_read => is_read = true,
+                status = child.wait() => break status,
+            }
+        };
+        if !is_read {
+            drop(tokio::time::timeout(OUTPUT_WITHIN, read).await);
+        }
+        self.group.set(None);
+        status.map_or_else(|error| Ending::Failed(error.to_string().into()), ending_of)
+    }
+
+    /// Copies output to the log, and observes the lines that match watches.
+    async fn read(&self, from: Option<impl AsyncRead + Unpin>) {
+        let Some(mut from) = from else { return };
+        let mut lines = Lines::new(&self.system.watches);
+        let mut buffer = vec![0; 16 << 10];
+        while let Ok(read @ 1..) = from.read(&mut buffer).await {
+            if let Some(Err(error)) = self.log.borrow_mut().as_mut().map(|it| it.write(&buffer[..read])) {
+                warn!(%error, "cannot write the log of the command");
+            }
+            lines.push(&buffer[..read], |watch, line| {
+                (self.observe)(Observation::Logged { watch, line: line.into() });
+            });
+        }
+    }
+
+    /// Waits until the node is ready. Returns whether it is.
+    async fn become_ready(&self) -> bool {
+        let (Some(wanted), within) = &self.system.ready else { return true };
+        let begun = Instant::now();
+        loop {
+            let left = within.saturating_sub(begun.elapsed());
+            let made = attempt(&self.system, wanted, left.min(READY_TIMEOUT)).await;
+            if made.ending.is_success() {
+                return true;
+            }
+            if begun.elapsed() >= *within {
+                let what = made.describe();
+                self.give_up(format!("was not ready within {within:?}, but its command is running: {what}"));
+                return false;
+            }
+            sleep(READY_EVERY).await;
+        }
+    }
+
+    async fn set_up(self: Rc<Self>) {
+        let Some((wanted, within)) = &self.system.set_up else { return };
+        let made: Attempted = attempt(&self.system, wanted, *within).await;
+        match made.ending.is_success() {
+            true => drop(self.reports.send(ToSupervisor::SetUp)),
+            false => self.give_up(format!("could not set the system up: {}", made.describe())),
+        }
+    }
+
+    async fn probe(self: Rc<Self>, index: usize) {
+        let Probe { no, every, timeout, attempt: attempt_of } = &self.system.probes[index];
+        for sample in 0.. {
+            let begun = Instant::now();
+            let ending = match attempt_of(sample) {
+                Ok(wanted) => attempt(&self.system, &wanted, *timeout).await.ending,
+                Err(error) => Ending::Failed(error.into()),
+            };
+            let latency = Span(begun.elapsed().as_nanos() as u64);
+            (self.observe)(Observation::Probed { probe: *no, sample, latency, ending });
+            sleep_until(begun + *every).await;
+        }
+    }
+
+    /// Reports that the system cannot be started. `what` is a predicate.
+    fn give_up(&self, what: String) {
+        let log = self.log.borrow_mut().as_mut().map(Log::end).unwrap_or_default();
+        let text = if log.is_empty() { what } else { format!("{what}; its output ends with: {log}") };
+        drop(self.reports.send(ToSupervisor::NotReady(text)));
+    }
+}

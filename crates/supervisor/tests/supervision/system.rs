@@ -1,0 +1,139 @@
+//! Tests of the start and the end of a system.
+
+use std::sync::Arc;
+
+use faultline_core::{
+    Boot, Cluster, ClusterId, Ending, Fact, Life, Member, Membership, MembershipVersion, NodeId, Observation,
+    ProcessId, Role, Scope, Span, Time,
+};
+use faultline_supervisor::{Config, Order, Outcome, Report, Supervisor, SystemEnd, SystemRun};
+
+const NODES: [ProcessId; 2] = [ProcessId(0), ProcessId(1)];
+const FIRST: Life = Life(1);
+
+struct TestDriver {
+    supervisor: Supervisor,
+    orders: Vec<Order>,
+}
+
+impl TestDriver {
+    /// Creates the supervisor of two nodes, which have registered, and whose links have been measured.
+    fn measured(set_up_by: Option<ProcessId>, ends: SystemEnd) -> TestDriver {
+        let member = |node| Member {
+            cluster: ClusterId(node as u16),
+            role: Role::RANK,
+            node: NodeId(node),
+            life: Life(0),
+            up: false,
+            started: false,
+            gone: false,
+            idle_lives: 0,
+        };
+        let membership = Membership {
+            version: MembershipVersion(0),
+            members: Arc::new([member(0), member(1)]),
+            clusters: NODES.map(|it| Cluster::new([it].into())).into(),
+        };
+        let config = Config {
+            detect_after: Span(100),
+            restart_after: Span(50),
+            volatile_storage: false,
+            deadline: Span(100_000),
+            start_within: Some(Span(100_000)),
+            plan: Vec::new(),
+            joins: Vec::new(),
+            leaves: Vec::new(),
+            scope: Scope::Process,
+            is_planned: false,
+            least_work_left_percent: 0,
+            system: Some(SystemRun { set_up_by, ends }),
+        };
+        let mut orders = Vec::new();
+        let supervisor = Supervisor::new(config, membership, &mut orders);
+        let mut driver = TestDriver { supervisor, orders };
+        for process in NODES {
+            driver.report(1, Report::Registered { process, life: FIRST });
+        }
+        driver.orders.clear();
+        driver.report(1, Report::LinksMeasured);
+        driver
+    }
+
+    fn report(&mut self, at: u64, report: Report) {
+        self.supervisor.handle(report, Time(at), &mut self.orders);
+    }
+
+    fn observe(&mut self, at: u64, process: ProcessId, life: Life, observation: Observation) {
+        let fact = Fact::Observed(Box::new(observation));
+        self.report(at, Report::Fact { process, life, fact, halted: false });
+    }
+
+    fn begins(&mut self, at: u64) {
+        for process in NODES {
+            self.observe(at, process, FIRST, Observation::Ready);
+        }
+        assert!(self.has_begun());
+    }
+
+    fn has_begun(&self) -> bool {
+        self.orders.contains(&Order::Record(Fact::Begun))
+    }
+
+    fn has_ended(&self) -> bool {
+        self.orders.contains(&Order::End(Outcome::Completed))
+    }
+}
+
+#[test]
+fn the_run_begins_once_all_nodes_are_ready_and_the_system_is_set_up() {
+    let (last, life) = (NODES[1], FIRST);
+    let mut driver = TestDriver::measured(Some(last), SystemEnd::After(Span(1_000)));
+    assert_eq!(driver.orders, NODES.map(|process| Order::Prepare { process, life }));
+    driver.observe(2, last, life, Observation::Ready);
+    driver.report(2, Report::SetUp { process: last, life });
+    driver.orders.clear();
+    driver.observe(3, NODES[0], life, Observation::Ready);
+    assert_eq!(driver.orders, [Order::SetUp { process: last, life }]);
+    driver.report(4, Report::SetUp { process: last, life });
+    assert!(driver.has_begun());
+}
+
+#[test]
+fn a_node_that_fails_while_commands_start_starts_its_command_again() {
+    let mut driver = TestDriver::measured(None, SystemEnd::After(Span(1_000)));
+    driver.observe(2, NODES[0], FIRST, Observation::Ready);
+    driver.report(3, Report::Exited { process: NODES[0], life: FIRST });
+    driver.report(60, Report::Timeout);
+    let (process, life) = (NODES[0], Life(2));
+    assert!(driver.orders.contains(&Order::Launch { process, life, boot: Boot::Restarted }));
+    driver.report(70, Report::Registered { process, life });
+    assert!(driver.orders.contains(&Order::Prepare { process, life }));
+    driver.observe(71, NODES[1], FIRST, Observation::Ready);
+    assert!(!driver.has_begun(), "the second life is not ready");
+    driver.observe(72, process, life, Observation::Ready);
+    assert!(driver.has_begun());
+}
+
+#[test]
+fn the_run_ends_at_its_time_once_all_nodes_are_up() {
+    let mut driver = TestDriver::measured(None, SystemEnd::After(Span(1_000)));
+    driver.begins(10);
+    driver.report(1_000, Report::Exited { process: NODES[0], life: FIRST });
+    driver.report(1_020, Report::Timeout);
+    assert!(!driver.has_ended(), "a node is down");
+    driver.report(1_100, Report::Timeout);
+    driver.report(1_110, Report::Registered { process: NODES[0], life: Life(2) });
+    assert!(driver.has_ended());
+}
+
+#[test]
+fn the_run_ends_once_the_commands_of_a_cluster_have_succeeded() {
+    let mut driver = TestDriver::measured(None, SystemEnd::Exit(ClusterId(1)));
+    driver.begins(10);
+    driver.observe(20, NODES[0], FIRST, Observation::Exited(Ending::Exit(0)));
+    driver.observe(30, NODES[1], FIRST, Observation::Exited(Ending::Exit(1)));
+    driver.report(40, Report::Timeout);
+    assert!(!driver.has_ended(), "a command of the cluster has failed");
+    driver.observe(50, NODES[1], FIRST, Observation::Exited(Ending::Exit(0)));
+    assert!(driver.has_ended());
+}

@@ -1,0 +1,150 @@
+//! What a federation expects of a run, and the parts of a user's own system to which facts and expectations refer, as
+//! listed in the manifest.
+
+use std::sync::Arc;
+
+use faultline_core::{CheckNo, ClusterId, ProbeNo, ProcessId, RunNames, Span};
+use serde::{Deserialize, Serialize};
+
+use crate::duration::lasted;
+use crate::possible::Extent;
+
+/// One assertion of the federation file about the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
+pub enum Expectation {
+    /// No recovery took longer than this, from the first failure until the last process that rolled back had resumed.
+    RecoveredWithin(Span),
+    /// At most this many rollbacks happened.
+    Rollbacks {
+        /// The largest permitted number.
+        at_most: u64,
+    },
+    /// At most this much work was lost, summed over all processes.
+    LostWork {
+        /// The largest permitted sum.
+        at_most: Span,
+    },
+    /// The run completed within this time, counted from the start of the application.
+    FinishedWithin(Span),
+    /// At least this fraction of a probe's samples succeeded.
+    Availability {
+        /// The probe.
+        probe: ProbeNo,
+        /// The smallest permitted fraction.
+        at_least: f64,
+    },
+    /// No outage of a probe lasted longer than this.
+    LongestOutage {
+        /// The probe.
+        probe: ProbeNo,
+        /// The longest permitted outage.
+        at_most: Span,
+    },
+    /// After each fault, a probe succeeded again within this time.
+    ProbeRecovered {
+        /// The probe.
+        probe: ProbeNo,
+        /// The longest permitted time.
+        within: Span,
+    },
+    /// A command succeeds at the end of the run.
+    Check {
+        /// The number of the check.
+        check: CheckNo,
+        /// What the command finds if it succeeds.
+        text: Arc<str>,
+        /// The process whose node runs the command.
+        by: ProcessId,
+        /// The time limit of the command.
+        within: Span,
+    },
+    /// At most this many commands of a cluster ended by themselves.
+    Exits {
+        /// The cluster.
+        cluster: ClusterId,
+        /// The largest permitted number.
+        at_most: u64,
+    },
+}
+
+impl Expectation {
+    /// Returns the expectation as a noun phrase.
+    pub fn describe(&self, names: &RunNames) -> String {
+        match self {
+            Expectation::RecoveredWithin(within) => format!("recovery within {}", lasted(*within)),
+            Expectation::Rollbacks { at_most: 0 } => "no rollback".to_owned(),
+            Expectation::Rollbacks { at_most: 1 } => "at most 1 rollback".to_owned(),
+            Expectation::Rollbacks { at_most } => format!("at most {at_most} rollbacks"),
+            Expectation::LostWork { at_most } => format!("at most {} of lost work", lasted(*at_most)),
+            Expectation::FinishedWithin(within) => format!("the end within {}", lasted(*within)),
+            Expectation::Availability { probe, at_least } => {
+                format!("availability of {} of at least {:.1} %", names.probe(*probe), at_least * 100.0)
+            }
+            Expectation::LongestOutage { probe, at_most } => {
+                format!("no outage of {} longer than {}", names.probe(*probe), lasted(*at_most))
+            }
+            Expectation::ProbeRecovered { probe, within } => {
+                format!("recovery of {} within {}", names.probe(*probe), lasted(*within))
+            }
+            Expectation::Check { text, .. } => format!("success of check \"{text}\""),
+            Expectation::Exits { cluster, at_most } => {
+                format!("at most {at_most} ended commands in {}", names.cluster(*cluster))
+            }
+        }
+    }
+
+    /// Returns whether everything that this expectation names exists.
+    pub(crate) fn is_possible(&self, extent: Extent, system: Option<&SystemEntry>) -> bool {
+        let exists = |it: ProbeNo| system.is_some_and(|of| it.index() < of.probes.len());
+        match *self {
+            Expectation::RecoveredWithin(_)
+            | Expectation::Rollbacks { .. }
+            | Expectation::LostWork { .. }
+            | Expectation::FinishedWithin(_) => true,
+            Expectation::Availability { probe, .. }
+            | Expectation::LongestOutage { probe, .. }
+            | Expectation::ProbeRecovered { probe, .. } => exists(probe),
+            Expectation::Check { by, .. } => by.index() < extent.processes,
+            Expectation::Exits { cluster, .. } => cluster.index() < extent.clusters,
+        }
+    }
+}
+
+/// The parts of a user's own system to which facts and expectations refer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SystemEntry {
+    /// Probes, indexed by [`ProbeNo`].
+    pub probes: Vec<ProbeEntry>,
+    /// The names of watches, indexed by [`WatchNo`](faultline_core::WatchNo).
+    pub watches: Vec<String>,
+    /// Processes whose commands may end by themselves, in any way.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub may_exit: Vec<ProcessId>,
+    /// Processes whose commands may end by themselves with exit status 0.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub may_finish: Vec<ProcessId>,
+}
+
+impl SystemEntry {
+    /// Returns whether all processes that the entry names exist.
+    pub(crate) fn is_possible(&self, extent: Extent) -> bool {
+        let probers = self.probes.iter().flat_map(|it| &it.by);
+        probers.chain(&self.may_exit).chain(&self.may_finish).all(|it| it.index() < extent.processes)
+    }
+}
+
+/// A probe of a system.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProbeEntry {
+    /// The name of the probe.
+    pub name: String,
+    /// The processes whose nodes run the probe, ascending.
+    pub by: Vec<ProcessId>,
+    /// The time from the start of a sample to the start of the next one.
+    pub every: Span,
+    /// The longest time that a sample may take.
+    pub timeout: Span,
+}
