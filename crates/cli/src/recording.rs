@@ -10,7 +10,7 @@ pub(crate) use faultline_console::recording::LocatedRecording;
 use faultline_console::recording::{HELP, located, open};
 use faultline_core::fault::Outcome;
 use faultline_core::{Fact, Incarnation, ProcessId};
-use faultline_report::diagram::{Diagram, Limits, svg};
+use faultline_report::diagram::{Diagram, svg};
 use faultline_report::explain::{explain, time_by_part};
 use faultline_report::{DisplayNames, Timeline, page, text};
 use faultline_session::{Simulator, UnjudgedRecording};
@@ -115,7 +115,7 @@ pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, CommandError> 
     }
     let names = DisplayNames::new(&recording.run.manifest);
     let history = Timeline::new(&recording.run.trace, &recording.run.manifest);
-    let diagram = Diagram::new(&history, &names, Limits::default());
+    let diagram = Diagram::new(&history, &names);
     let (page, drawing) =
         (page::render(recording.recorded()), svg::render(&diagram, svg::Options::default()));
     check_replaceable(&dir, &to, page::is_page)?;

@@ -15,7 +15,7 @@ use faultline_catalog::custom::add_protocol;
 use faultline_catalog::{CustomProtocol, MessagesSetup, SetupError, manifest};
 use faultline_checker::{Judgement, Property};
 use faultline_core::{Promises, Protocol};
-use faultline_report::diagram::{Diagram, Limits, svg};
+use faultline_report::diagram::{Diagram, svg};
 use faultline_report::transcript::{text, transcript};
 use faultline_report::{DisplayNames, Timeline};
 use faultline_session::{Recording, UnjudgedRecording};
@@ -94,7 +94,7 @@ impl SeedResult {
         UnjudgedRecording { manifest, trace: self.trace.clone() }.write(&bundle)?;
         let names = DisplayNames::new(&self.manifest);
         let history = Timeline::new(&self.trace, &self.manifest);
-        let diagram = Diagram::new(&history, &names, Limits::default());
+        let diagram = Diagram::new(&history, &names);
         let picture = svg::render(&diagram, svg::Options { within: true, ..svg::Options::default() });
         let lines = text(&transcript(&self.trace, &history, &names));
         for (name, content) in [("transcript.txt", lines), ("diagram.svg", picture)] {

@@ -7,7 +7,8 @@ use faultline_history::TimeByPart;
 use faultline_trace::shell_word;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::diagram::{Diagram, Limits};
+use crate::diagram::Diagram;
+use crate::diagram::pack::PackedDiagram;
 use crate::explain::{ExplainedEvent, count};
 use crate::names::DisplayNames;
 use crate::style;
@@ -16,17 +17,21 @@ use crate::terms;
 use crate::text::{backend, because, instant, lost, percent, protocol, span, verdict};
 use crate::timeline::Timeline;
 
-const SCRIPT: &str = include_str!("../assets/diagram.js");
-/// The maximum number of messages within clusters that are visible initially. If there are more, all of them
-/// are hidden until the reader shows them.
-const MANY: usize = 1500;
+const SCRIPT: &str = concat!(
+    "\"use strict\";(() => {\n",
+    include_str!("../assets/page/data.js"),
+    include_str!("../assets/page/lanes.js"),
+    include_str!("../assets/page/draw.js"),
+    include_str!("../assets/page/act.js"),
+    "})();\n"
+);
 
 /// Renders the page of a run.
 pub fn render(recorded: RecordedRun<'_>) -> String {
     let names = DisplayNames::new(recorded.manifest);
     let timeline = Timeline::new(recorded.trace, recorded.manifest);
     let summary = Summary::of_timeline(recorded, &names, &timeline);
-    let diagram = Diagram::new(&timeline, &names, Limits::default());
+    let diagram = Diagram::new(&timeline, &names);
     page(&summary, &diagram, &recorded.manifest.federation).into_string()
 }
 
@@ -65,12 +70,13 @@ fn shell(title: &str, scripts: &str, styles: &[&str], body: Markup) -> Markup {
 }
 
 fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
+    let packed = PackedDiagram::new(diagram);
     let title = format!("{}: {}", summary.run.name, verdict(summary.verdict));
     let body = html! {
         main {
             (head(summary))
             h2 { "Space-time diagram" }
-            (diagram_section(diagram))
+            (diagram_section(diagram, &packed.notes))
             h2 { "What happened" }
             (explanation(&summary.explanation))
             h2 { "Clusters" }
@@ -100,14 +106,14 @@ fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
                 (summary.run.tool) ". Judge it again with " code { "faultline check " (shell_word(&summary.run.bundle)) } "."
             }
         }
-        script type="application/json" id="data" { (PreEscaped(json(diagram))) }
+        script type="application/json" id="data" { (PreEscaped(json(&packed))) }
         script { (PreEscaped(SCRIPT)) }
     };
     shell(&title, "script-src 'unsafe-inline'; ", &[], body)
 }
 
 /// Serialises the diagram as JSON that can be embedded in a script element.
-fn json(diagram: &Diagram) -> String {
+fn json(diagram: &PackedDiagram<'_>) -> String {
     serde_json::to_string(diagram).expect("a diagram can be written as JSON").replace('<', "\\u003c")
 }
 
@@ -178,7 +184,7 @@ fn pass_reasons(summary: &Summary) -> String {
     format!("{result} {}. {}{links}", summary.properties_in_words(), summary.faults_in_words())
 }
 
-fn diagram_section(diagram: &Diagram) -> Markup {
+fn diagram_section(diagram: &Diagram, notes: &[String]) -> Markup {
     let within = diagram.messages.iter().filter(|it| !it.between).count();
     let toggle = |layer: &str, sign: &str, text: &str, on: bool| {
         html! {
@@ -191,7 +197,7 @@ fn diagram_section(diagram: &Diagram) -> Markup {
     html! {
         div.bar role="group" aria-label="Layers" {
             (toggle("between", "between", "between clusters", true))
-            (toggle("within", "within", &format!("within clusters ({within})"), within > 0 && within <= MANY))
+            (toggle("within", "within", &format!("within clusters ({within})"), within > 0 && PackedDiagram::shows_within(diagram)))
             (toggle("undone", "undone", "undone", true))
             (toggle("resent", "resent", "re-sent", true))
             (toggle("checkpoints", "checkpoints", "checkpoints (forced: diamonds)", true))
@@ -205,8 +211,11 @@ fn diagram_section(diagram: &Diagram) -> Markup {
         }
         (filters(diagram))
         div.stage {
-            canvas #plot tabindex="0" role="img"
-                aria-label="Space-time diagram: one lane per process, time to the right. The section below describes its content in sentences." {}
+            div #scroll { div { div.sticky {
+                canvas #plot tabindex="0" role="img"
+                    aria-label="Space-time diagram: one lane per process or band per cluster, time to the right. The section below describes its content in sentences." {}
+                div #names role="group" aria-label="Clusters: fold or unfold" {}
+            } } }
             canvas #overview aria-hidden="true" {}
             div #tip role="status" {}
         }
@@ -221,10 +230,11 @@ fn diagram_section(diagram: &Diagram) -> Markup {
         p.hint {
             "Drag to move, double-click or " kbd { "Ctrl" } "+scroll to zoom, hover over an item for details, and \
                 click a message to see its causal past. "
-            "Where too many messages are in view, shades show how many there are. Keys: "
+            "Where too many messages are in view, shades show how many there are. The band of a folded cluster shows the share of \
+                its processes in each state; click the cluster's name to unfold it. Keys: "
             kbd { "+" } " " kbd { "\u{2212}" } " " kbd { "\u{2190}" } " " kbd { "\u{2192}" } " " kbd { "0" } " whole run, "
-            kbd { "n" } " " kbd { "p" } " next and previous event. Filters can be part of the address: " code { "#process=NAME&kind=resent" } "."
-            @for note in &diagram.notes { " " (note) }
+            kbd { "n" } " " kbd { "p" } " next and previous event, " kbd { "f" } " fold or unfold clusters. Filters can be part of the address: " code { "#process=NAME&kind=resent" } "."
+            @for note in notes { " " (note) }
         }
         noscript { p.hint { "The interactive diagram requires JavaScript. A static picture is in an SVG file next to this page." } }
     }

@@ -7,7 +7,7 @@ use faultline_api::resource::ProtocolSpec;
 use faultline_checker::{Context, Property, Violation};
 use faultline_console::place::{ACTION, Claim, check_free, remove_record, write_record};
 use faultline_fuzz::{Observed, Scenario, Steps, Trial, shrink as shrink_scenario};
-use faultline_report::diagram::{Diagram, Limits, svg};
+use faultline_report::diagram::{Diagram, svg};
 use faultline_report::transcript::{task_names, text, transcript};
 use faultline_report::{DisplayNames, RecordedRun, Timeline};
 use faultline_session::UnjudgedRecording;
@@ -133,7 +133,7 @@ impl<'a> RenderedTrial<'a> {
     }
 
     pub(crate) fn picture(&self) -> String {
-        let diagram = Diagram::new(&self.history, &self.names, Limits::default());
+        let diagram = Diagram::new(&self.history, &self.names);
         svg::render(&diagram, svg::Options { within: true, ..svg::Options::default() })
     }
 }

@@ -1,9 +1,11 @@
 //! The space-time diagram of a run as plain data: one lane per process, with time running from left to right. [`svg`]
-//! draws it as a static picture, and the page's script as an interactive one. Both only draw the data.
+//! draws it as a static picture, and the page's script as an interactive one. Both only draw the data. [`pack`] bounds the
+//! size of the data in a page.
 
+pub mod pack;
 pub mod svg;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use faultline_core::{Position, ProcessId, StorageFate, Time};
 use faultline_trace::duration::lasted;
@@ -11,27 +13,10 @@ use faultline_trace::fault::describe_fault;
 use serde::Serialize;
 
 use crate::names::{DisplayNames, RollbackUnit, checkpoint};
-use crate::timeline::{MessagePath, TheftContent, TheftPath, Timeline};
-
-/// Limits above which a diagram omits items, with a note about each omission.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// The maximum number of lanes.
-    pub lanes: usize,
-    /// The maximum number of messages between clusters.
-    pub between: usize,
-    /// The maximum number of messages within clusters.
-    pub within: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits { lanes: 240, between: 60_000, within: 60_000 }
-    }
-}
+use crate::timeline::{MessagePath, TheftContent, TheftPath, Timeline, TimelineCheckpoint};
 
 /// A diagram. Times are in microseconds since the application started; lanes are indices into `lanes`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Diagram {
     /// The earliest time shown.
     pub begin: i64,
@@ -43,8 +28,8 @@ pub struct Diagram {
     pub lanes: Vec<String>,
     /// Messages, stolen tasks and their results, by time of sending.
     pub messages: Vec<MessageLine>,
-    /// Saved states of committed checkpoints.
-    pub checkpoints: Vec<Mark>,
+    /// Committed checkpoints, by the time of their first saved state.
+    pub checkpoints: Vec<CheckpointMark>,
     /// Periods in which a process had no life.
     pub outages: Vec<Outage>,
     /// Recoveries, from the restart or the start of the recovery until the process resumed.
@@ -58,8 +43,6 @@ pub struct Diagram {
     pub recovery_lines: Vec<Vec<(usize, i64)>>,
     /// Injected faults.
     pub faults: Vec<Injected>,
-    /// Notes about omitted items.
-    pub notes: Vec<String>,
 }
 
 /// The lanes of a cluster.
@@ -99,10 +82,8 @@ pub enum Content {
     Result,
 }
 
-/// One transmission of a message. Serialised as an array of numbers, to save space: `[from, to, sent, arrived or -1,
-/// fate, between clusters, number, incarnation, content]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(into = "[i64; 9]")]
+/// One transmission of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageLine {
     /// The lane of the sender.
     pub from: usize,
@@ -124,25 +105,8 @@ pub struct MessageLine {
     pub content: Content,
 }
 
-impl From<MessageLine> for [i64; 9] {
-    fn from(line: MessageLine) -> Self {
-        [
-            line.from as i64,
-            line.to as i64,
-            line.sent,
-            line.arrived.map_or(-1, |it| it.max(0)),
-            line.fate as i64,
-            i64::from(line.between),
-            i64::from(line.number),
-            i64::from(line.incarnation),
-            line.content as i64,
-        ]
-    }
-}
-
 /// The reason why a checkpoint was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Before the application's first event.
     Initial,
@@ -152,21 +116,27 @@ pub enum Kind {
     Forced,
 }
 
-/// The state that a process saved for a checkpoint.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Mark {
-    /// The lane of the process.
-    pub lane: usize,
-    /// The time at which the state was saved.
-    pub at: i64,
-    /// The time at which the process committed the checkpoint.
+/// A committed checkpoint of a unit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckpointMark {
+    /// The members' lanes, ascending, and the times at which their states were saved. Never empty.
+    pub members: Vec<(usize, i64)>,
+    /// The time at which the last member committed the checkpoint.
     pub committed: i64,
     /// The reason why the checkpoint was taken.
     pub kind: Kind,
-    /// The display name of the checkpoint.
-    pub name: String,
+    /// The incarnation and the number of the checkpoint.
+    pub position: Position,
     /// Whether a rollback to an older checkpoint undid this checkpoint.
     pub undone: bool,
+}
+
+impl CheckpointMark {
+    /// Returns the times at which the first and the last state were saved.
+    pub fn period(&self) -> (i64, i64) {
+        let times = || self.members.iter().map(|it| it.1);
+        (times().min().unwrap_or(self.committed), times().max().unwrap_or(self.committed))
+    }
 }
 
 /// A period in which a process had no life.
@@ -182,8 +152,9 @@ pub struct Outage {
     pub text: String,
 }
 
-/// A period on a lane.
+/// A period on a lane. Serialised as an array, to save space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "(usize, i64, i64)")]
 pub struct Stretch {
     /// The lane on which the period is drawn.
     pub lane: usize,
@@ -191,6 +162,12 @@ pub struct Stretch {
     pub from: i64,
     /// The end of the period.
     pub upto: i64,
+}
+
+impl From<Stretch> for (usize, i64, i64) {
+    fn from(Stretch { lane, from, upto }: Stretch) -> Self {
+        (lane, from, upto)
+    }
 }
 
 /// A rollback of a unit to a checkpoint.
@@ -215,16 +192,16 @@ pub struct Injected {
 
 impl Diagram {
     /// Creates the diagram of a timeline.
-    pub fn new(timeline: &Timeline, names: &DisplayNames, limits: Limits) -> Self {
-        let (clusters, lane_of, mut notes) = lanes(timeline, names, limits.lanes);
+    pub fn new(timeline: &Timeline, names: &DisplayNames) -> Self {
+        let (clusters, lane_of) = lanes(names);
         let micros = |at: Time| (at.0 as i64 - timeline.origin.0 as i64) / 1000;
         let mut lanes = vec![String::new(); lane_of.len()];
         for (&process, &lane) in &lane_of {
             lanes[lane] = names.process(process);
         }
-        let messages = lines(timeline, names, &lane_of, limits, &mut notes, micros);
+        let messages = lines(timeline, names, &lane_of, micros);
         let checkpoints = marks(timeline, &lane_of, micros);
-        let first = checkpoints.iter().map(|it| it.at).min().unwrap_or(0).min(0);
+        let first = checkpoints.first().map(|it| it.period().0).unwrap_or(0).min(0);
         let outages = timeline.failures.iter().filter_map(|failure| {
             let lane = *lane_of.get(&failure.process)?;
             let from = micros(failure.at);
@@ -292,55 +269,30 @@ impl Diagram {
             checkpoints,
             clusters,
             lanes,
-            notes,
         }
     }
 }
 
 type Lanes = BTreeMap<ProcessId, usize>;
 
-/// Chooses the processes that get a lane: all of them if there are at most `limit`. Otherwise, lanes go first to
-/// processes that failed, then to processes that communicate with other clusters.
-fn lanes(timeline: &Timeline, names: &DisplayNames, limit: usize) -> (Vec<ClusterLanes>, Lanes, Vec<String>) {
-    let all = names.clusters().map(|it| names.processes(it).len()).sum::<usize>();
-    let room = if all <= limit { usize::MAX } else { (limit / names.clusters().count().max(1)).max(2) };
-    let failed: BTreeSet<_> = timeline.failures.iter().map(|it| it.process).collect();
-    let mut communicating = BTreeSet::new();
-    if all > limit {
-        for id in timeline.messages.keys().filter(|id| names.crosses(**id)) {
-            communicating.extend([id.from, id.to]);
-        }
-    }
-    let (mut groups, mut lane_of, mut left_out) = (Vec::new(), Lanes::new(), 0);
+/// Assigns a lane to every process of a cluster.
+fn lanes(names: &DisplayNames) -> (Vec<ClusterLanes>, Lanes) {
+    let (mut clusters, mut lane_of) = (Vec::new(), Lanes::new());
     for cluster in names.clusters() {
-        let mut chosen = names.processes(cluster).to_vec();
-        chosen.sort_by_key(|it| (!failed.contains(it), !communicating.contains(it), *it));
-        left_out += chosen.len().saturating_sub(room);
-        chosen.truncate(room);
-        chosen.sort_unstable();
-        groups.push(ClusterLanes { name: names.cluster(cluster), first: lane_of.len(), lanes: chosen.len() });
-        for process in chosen {
-            lane_of.insert(process, lane_of.len());
-        }
+        let (first, processes) = (lane_of.len(), names.processes(cluster));
+        clusters.push(ClusterLanes { name: names.cluster(cluster), first, lanes: processes.len() });
+        lane_of.extend(processes.iter().zip(first..).map(|(&process, lane)| (process, lane)));
     }
-    let notes = match left_out {
-        0 => Vec::new(),
-        _ => vec![format!(
-            "The diagram omits {left_out} of {all} processes. Lanes go first to processes that failed, then to processes that communicate with other clusters."
-        )],
-    };
-    (groups, lane_of, notes)
+    (clusters, lane_of)
 }
 
 fn lines(
     timeline: &Timeline,
     names: &DisplayNames,
     lane_of: &Lanes,
-    limits: Limits,
-    notes: &mut Vec<String>,
     micros: impl Fn(Time) -> i64,
 ) -> Vec<MessageLine> {
-    let (mut between, mut within) = (Vec::new(), Vec::new());
+    let mut lines = Vec::new();
     for (id, message) in &timeline.messages {
         let (from, to) = timeline.endpoints(id);
         let crosses = names.cluster_of(from) != names.cluster_of(to);
@@ -349,7 +301,6 @@ fn lines(
         if from == to && id.from != id.to {
             continue;
         }
-        let lines = if crosses { &mut between } else { &mut within };
         for (sent, arrived, fate) in ways(message) {
             lines.push(MessageLine {
                 from,
@@ -375,7 +326,6 @@ fn lines(
         if from == to {
             continue;
         }
-        let lines = if crosses { &mut between } else { &mut within };
         for (sent, arrived, fate) in ways(way) {
             lines.push(MessageLine {
                 from,
@@ -393,11 +343,8 @@ fn lines(
             });
         }
     }
-    thin(&mut between, limits.between, "between clusters", notes);
-    thin(&mut within, limits.within, "within clusters", notes);
-    between.append(&mut within);
-    between.sort_by_key(|it| (it.sent, it.from, it.to, it.number));
-    between
+    lines.sort_by_key(|it| (it.sent, it.from, it.to, it.number));
+    lines
 }
 
 /// Returns the transmissions of a message: those with an arrival or, if there are none, all of them.
@@ -433,32 +380,7 @@ fn ways(message: &MessagePath) -> Vec<(Time, Option<Time>, Fate)> {
     ways
 }
 
-/// Keeps at most `limit` messages: the notable ones, and an even selection of the rest.
-fn thin(lines: &mut Vec<MessageLine>, limit: usize, which: &str, notes: &mut Vec<String>) {
-    let all = lines.len();
-    if all <= limit {
-        return;
-    }
-    let plain = lines.iter().filter(|it| it.fate == Fate::Delivered).count();
-    let room = limit.saturating_sub(all - plain).max(limit / 10).min(plain);
-    let mut count = 0;
-    lines.retain(|it| {
-        if it.fate != Fate::Delivered {
-            return true;
-        }
-        count += 1;
-        // Keep a message whenever `count`, scaled to the available space, reaches the next whole number.
-        count * room / plain > (count - 1) * room / plain
-    });
-    lines.truncate(limit);
-    notes.push(format!(
-        "Only {} of {all} messages {which} are drawn: all that were undone, re-sent, dropped or lost, as far as space \
-         permits, and an even selection of the others.",
-        lines.len()
-    ));
-}
-
-fn marks(timeline: &Timeline, lane_of: &Lanes, micros: impl Fn(Time) -> i64) -> Vec<Mark> {
+fn marks(timeline: &Timeline, lane_of: &Lanes, micros: impl Fn(Time) -> i64) -> Vec<CheckpointMark> {
     let undone = |unit: RollbackUnit, position: Position| {
         timeline.rollbacks.iter().any(|it| {
             it.unit == unit
@@ -466,25 +388,29 @@ fn marks(timeline: &Timeline, lane_of: &Lanes, micros: impl Fn(Time) -> i64) -> 
                 && it.checkpoint.is_none_or(|restored| position > restored)
         })
     };
-    let mut marks = Vec::new();
-    for (&(cluster, position), it) in &timeline.checkpoints {
+    let mark = |(&(unit, position), it): (&(RollbackUnit, Position), &TimelineCheckpoint)| {
         let kind = match (it.forced, position.sn.0) {
             (true, _) => Kind::Forced,
             (false, 1) => Kind::Initial,
             (false, _) => Kind::Unforced,
         };
-        for (process, &committed) in &it.committed {
-            let Some(&lane) = lane_of.get(process) else { continue };
-            marks.push(Mark {
-                lane,
-                at: micros(it.saved.get(process).copied().unwrap_or(committed)),
-                committed: micros(committed),
-                kind,
-                name: checkpoint(position),
-                undone: undone(cluster, position),
-            });
-        }
-    }
+        let saved = |(process, &committed): (&ProcessId, &Time)| {
+            let saved = it.saved.get(process).copied().unwrap_or(committed);
+            Some((*lane_of.get(process)?, micros(saved)))
+        };
+        let mut members: Vec<_> = it.committed.iter().filter_map(saved).collect();
+        members.sort_unstable();
+        let mark = CheckpointMark {
+            members,
+            committed: micros(it.at()),
+            kind,
+            position,
+            undone: undone(unit, position),
+        };
+        (!mark.members.is_empty()).then_some(mark)
+    };
+    let mut marks: Vec<_> = timeline.checkpoints.iter().filter_map(mark).collect();
+    marks.sort_by_key(|it| (it.period(), it.members[0].0));
     marks
 }
 
@@ -518,33 +444,4 @@ fn recovery_lines(
             line
         })
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_selection_has_as_many_messages_as_there_is_room_for_and_all_notable_ones() {
-        let line = |number: u32| MessageLine {
-            from: 0,
-            to: 1,
-            sent: i64::from(number),
-            arrived: None,
-            fate: if number.is_multiple_of(10) { Fate::Lost } else { Fate::Delivered },
-            between: true,
-            number,
-            incarnation: 0,
-            content: Content::Message,
-        };
-        for (limit, drawn) in [(100, 100), (99, 99), (60, 60), (51, 51), (5, 5)] {
-            let (mut lines, mut notes) = ((0..100).map(line).collect::<Vec<_>>(), Vec::new());
-            thin(&mut lines, limit, "between clusters", &mut notes);
-            assert_eq!((lines.len(), notes.len()), (drawn, usize::from(limit < 100)), "{limit}");
-            let lost = lines.iter().filter(|it| it.fate == Fate::Lost).count();
-            assert!(lost == 10 || limit < 10, "{limit}: {lost}");
-            let widest = lines.windows(2).map(|it| it[1].number - it[0].number).max();
-            assert!(widest <= Some(3) || limit < 50, "{limit}: {widest:?}");
-        }
-    }
 }

@@ -1,12 +1,13 @@
 //! The diagram as a static SVG picture for documents. The picture follows the reader's light or dark
 //! preference.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_trace::duration::{LONG, clock};
 use maud::{Markup, PreEscaped, html};
 
-use super::{Diagram, Fate, Kind, Mark, MessageLine};
+use super::{CheckpointMark, Diagram, Fate, Kind, MessageLine, Stretch};
+use crate::names::checkpoint;
 
 /// The stylesheet of the picture, with the colours of the page.
 const STYLE: &str =
@@ -40,6 +41,8 @@ const LANES: f64 = 640.0;
 const GAPS: f64 = 360.0;
 /// The lane height, in pixels, below which processes are not named and checkpoints are drawn as ticks.
 const LEAST_LANE: f64 = 9.0;
+/// The least height of a row, in pixels. Lower lanes share rows.
+const LEAST_ROW: f64 = 3.0;
 /// The distance, in pixels, below which the names of clusters would overlap.
 const NAME: f64 = 13.0;
 /// The width of a shaded column, in pixels.
@@ -175,29 +178,50 @@ impl<'a> SvgDrawing<'a> {
         }
     }
 
+    /// Returns how many lanes a row has.
+    fn lanes_per_row(&self) -> usize {
+        (LEAST_ROW / self.options.lane).ceil() as usize
+    }
+
+    /// Returns the number of a lane's row, which differs from those of all other rows, and the centre of the row.
+    fn row(&self, lane: usize) -> (usize, f64) {
+        let (first, lanes) = (self.diagram.clusters[self.group(lane)].first, self.lanes_per_row());
+        let top = lane - (lane - first) % lanes;
+        (top, self.y(top) + (lanes - 1) as f64 * self.options.lane / 2.0)
+    }
+
     fn lanes(&self) -> Markup {
+        let rows: BTreeSet<_> = (0..self.diagram.lanes.len()).map(|it| self.row(it).0).collect();
         html! {
-            @for (lane, _) in self.diagram.lanes.iter().enumerate() {
-                @let y = n(self.y(lane));
+            @for lane in rows {
+                @let y = n(self.row(lane).1);
                 line class={ "life c" (self.group(lane) % 6) } x1=(n(LEFT)) x2=(n(self.options.width - RIGHT)) y1=(y) y2=(y) {}
             }
         }
     }
 
     fn stretches(&self) -> Markup {
-        let height = (self.options.lane * 0.46).max(3.0).min(self.options.lane);
-        let bar = |class: &str, lane: usize, from: i64, upto: i64, title: &str| {
+        let height = (self.options.lane * 0.46).max(LEAST_ROW);
+        let bar = |lane: usize, from: i64, upto: i64| {
+            let (x, y) = (self.x(from), self.row(lane).1 - height / 2.0);
+            let wide = (self.x(upto) - x).max(1.0);
+            format!("M{} {}h{w}v{}h-{w}z", n(x), n(y), n(height), w = n(wide))
+        };
+        let all = |class: &str, title: &str, stretches: &[Stretch]| {
+            // Lanes that share a row often share bars.
+            let bars: BTreeSet<_> = stretches.iter().map(|it| bar(it.lane, it.from, it.upto)).collect();
             html! {
-                rect class=(class) x=(n(self.x(from))) y=(n(self.y(lane) - height / 2.0))
-                    width=(n((self.x(upto) - self.x(from)).max(1.0))) height=(n(height)) {
-                    @if !title.is_empty() { title { (title) } }
+                @if !bars.is_empty() {
+                    path class=(class) d=(bars.into_iter().collect::<String>()) { title { (title) } }
                 }
             }
         };
         html! {
-            @for it in &self.diagram.recoveries { (bar("recovering", it.lane, it.from, it.upto, "recovering")) }
-            @for it in &self.diagram.undone { (bar("undone", it.lane, it.from, it.upto, "undone")) }
-            @for it in &self.diagram.outages { (bar("down", it.lane, it.from, it.upto, &it.text)) }
+            (all("recovering", "recovering", &self.diagram.recoveries))
+            (all("undone", "undone", &self.diagram.undone))
+            @for it in &self.diagram.outages {
+                path.down d=(bar(it.lane, it.from, it.upto)) { title { (it.text) } }
+            }
         }
     }
 
@@ -220,22 +244,32 @@ impl<'a> SvgDrawing<'a> {
         for it in self.drawn() {
             for (lane, at) in [(it.from, Some(it.sent)), (it.to, it.arrived)] {
                 if let Some(at) = at.map(|at| self.x(at)).filter(|it| *it >= LEFT) {
-                    *bins.entry((lane, ((at - LEFT) / COLUMN) as usize)).or_default() += 1;
+                    *bins.entry((self.row(lane).0, ((at - LEFT) / COLUMN) as usize)).or_default() += 1;
                 }
             }
         }
         let most = f64::from(bins.values().copied().max().unwrap_or(1)).ln_1p();
-        let mut paths: BTreeMap<(usize, usize), String> = BTreeMap::new();
-        let height = self.options.lane * 0.84;
-        for ((lane, column), count) in bins {
+        // Per colour and shade: the path, and where it ends.
+        let mut paths: BTreeMap<(usize, usize), (String, (usize, usize))> = BTreeMap::new();
+        for ((row, column), count) in bins {
             let shade = (f64::from(count).ln_1p() / most * SHADES as f64).ceil() as usize;
-            let (x, y) = (LEFT + column as f64 * COLUMN, self.y(lane) - height / 2.0);
-            let path = paths.entry((self.group(lane) % 6, shade.clamp(1, SHADES))).or_default();
-            path.push_str(&format!("M{} {}h{COLUMN}v{}h-{COLUMN}z", n(x), n(y), n(height)));
+            let key = (self.group(row) % 6, shade.clamp(1, SHADES));
+            let (path, end) = paths.entry(key).or_insert_with(|| (String::new(), (usize::MAX, 0)));
+            if end.0 != row {
+                path.push_str(&format!("M{} {}", n(LEFT), n(self.row(row).1)));
+                *end = (row, 0);
+            }
+            if column > end.1 {
+                path.push_str(&format!("m{} 0", n((column - end.1) as f64 * COLUMN)));
+            }
+            path.push_str(&format!("h{COLUMN}"));
+            end.1 = column + 1;
         }
+        let height = n((self.options.lane * 0.84).max(LEAST_ROW - 0.5));
         html! {
-            @for ((cluster, shade), d) in &paths {
-                path class={ "density c" (cluster) } fill-opacity=(format!("{:.2}", 0.7 * *shade as f64 / SHADES as f64)) d=(d) {}
+            @for ((cluster, shade), (d, _)) in &paths {
+                path class={ "density c" (cluster) } stroke-width=(height)
+                    stroke-opacity=(format!("{:.2}", 0.7 * *shade as f64 / SHADES as f64)) d=(d) {}
             }
         }
     }
@@ -271,15 +305,24 @@ impl<'a> SvgDrawing<'a> {
     }
 
     fn returns(&self) -> Markup {
+        let lift = (self.options.lane * 0.55).min(16.0);
+        let arch = |lane: usize, restored: i64, saved: i64| {
+            let (x1, x2, y) = (n(self.x(restored)), self.x(saved), self.y(lane));
+            if self.options.lane < LEAST_LANE {
+                return format!("M{x1} {}H{}", n(y), n(x2));
+            }
+            let (x2, top) = (n(x2), n(y - lift));
+            format!("M{x1} {}C{x1} {top} {x2} {top} {x2} {}", n(y), n(y - 5.0))
+        };
+        let tip =
+            |lane: usize, saved: i64| format!("M{} {}l-3 -5h6z", n(self.x(saved)), n(self.y(lane) - 4.0));
         html! {
             @for it in &self.diagram.rollbacks {
-                @for &(lane, restored, saved) in &it.members {
-                    @let (x1, x2, y) = (self.x(restored), self.x(saved), self.y(lane));
-                    @let lift = (self.options.lane * 0.55).min(16.0);
-                    path.return d={ "M" (n(x1)) " " (n(y)) "C" (n(x1)) " " (n(y - lift)) " " (n(x2)) " " (n(y - lift)) " " (n(x2)) " " (n(y - 5.0)) } {
-                        title { (it.text) }
-                    }
-                    path.tip d={ "M" (n(x2)) " " (n(y - 4.0)) "l-3 -5h6z" } {}
+                path.return d=(it.members.iter().map(|it| arch(it.0, it.1, it.2)).collect::<String>()) {
+                    title { (it.text) }
+                }
+                @if self.options.lane >= LEAST_LANE {
+                    path.tip d=(it.members.iter().map(|it| tip(it.0, it.2)).collect::<String>()) {}
                 }
             }
         }
@@ -297,28 +340,39 @@ impl<'a> SvgDrawing<'a> {
         }
     }
 
+    /// Draws symbols if there is space for them; otherwise ticks at the upper edge of the lane, which hide nothing. If
+    /// lanes are low, a checkpoint of several processes is one tick above them.
     fn marks(&self) -> Markup {
         let size = (self.options.lane * 0.2).clamp(1.8, 4.6);
-        // Symbols if there is space for them; otherwise ticks at the upper edge of the lane, which hide nothing.
-        let mut seen = vec![0.0; self.diagram.lanes.len()];
-        for it in self.diagram.checkpoints.iter().filter(|it| self.shown(it.at, it.at)) {
-            seen[it.lane] += 1.0;
-        }
         let is_low = self.options.lane < LEAST_LANE;
-        let most = if is_low { 0.0 } else { (self.options.width - LEFT - RIGHT) / (size * 5.0) };
-        let tick = |it: &Mark| {
-            let y = self.y(it.lane) - self.options.lane / 2.0;
-            format!("M{} {}v{}", n(self.x(it.at)), n(y), n((self.options.lane * 0.22).max(1.0)))
+        let shown = || {
+            let members = |it: &'a CheckpointMark| it.members.iter().map(move |&(lane, at)| (it, lane, at));
+            self.diagram.checkpoints.iter().flat_map(members).filter(|&(_, _, at)| self.shown(at, at))
         };
-        html! {
-            @for it in &self.diagram.checkpoints {
-                @if self.shown(it.at, it.at) && seen[it.lane] > most {
-                    path class={ "tick c" (self.group(it.lane) % 6) } d=(tick(it)) {}
-                } @else if self.shown(it.at, it.at) {
-                    (mark(it.kind, it.undone, self.group(it.lane) % 6, self.x(it.at), self.y(it.lane), size,
-                        Some(&format!("{}: checkpoint {}", self.diagram.lanes[it.lane], it.name))))
-                }
+        let mut seen = vec![0.0; self.diagram.lanes.len()];
+        for (_, lane, _) in shown() {
+            seen[lane] += 1.0;
+        }
+        let most = if is_low { 0.0 } else { (self.options.width - LEFT - RIGHT) / (size * 5.0) };
+        let (mut ticks, mut signs): (BTreeMap<_, BTreeSet<String>>, _) = (BTreeMap::new(), Vec::new());
+        for (it, lane, at) in shown() {
+            let (cluster, x) = (self.group(lane) % 6, self.x(at));
+            let is_shared = is_low && it.members.len() > 1;
+            if seen[lane] <= most {
+                let title = format!("{}: checkpoint {}", self.diagram.lanes[lane], checkpoint(it.position));
+                signs.push(mark(it.kind, it.undone, cluster, x, self.y(lane), size, Some(&title)));
+            } else if !is_shared || lane == it.members[0].0 {
+                let x = LEFT + ((x - LEFT) / COLUMN).floor() * COLUMN + 0.5;
+                let high = if is_shared { 4.0 } else { (self.options.lane * 0.22).max(1.0) };
+                let y = self.y(lane) - self.options.lane / 2.0 - if is_shared { 6.0 } else { 0.0 };
+                ticks.entry(cluster).or_default().insert(format!("M{} {}v{}", n(x), n(y), n(high)));
             }
+        }
+        html! {
+            @for (cluster, ticks) in ticks {
+                path class={ "tick c" (cluster) } d=(ticks.into_iter().collect::<String>()) {}
+            }
+            @for sign in signs { (sign) }
             @for it in &self.diagram.outages {
                 (cross(self.x(it.from), self.y(it.lane), size))
             }
@@ -484,14 +538,7 @@ mod tests {
             clusters: vec![group("paris", 0), group("rennes", processes)],
             lanes: (0..2 * processes).map(|it| format!("process-{it}")).collect(),
             messages: (0..messages).map(line).collect(),
-            checkpoints: Vec::new(),
-            outages: Vec::new(),
-            recoveries: Vec::new(),
-            undone: Vec::new(),
-            rollbacks: Vec::new(),
-            recovery_lines: Vec::new(),
-            faults: Vec::new(),
-            notes: Vec::new(),
+            ..Diagram::default()
         }
     }
 
