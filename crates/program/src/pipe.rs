@@ -101,21 +101,19 @@ impl Pipe {
         command.env("PYTHONHASHSEED", "0").env("TZ", "UTC").env("LC_ALL", "C.UTF-8");
         command.envs(executable.env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        if !is_hosted() {
+        if is_hosted() {
+            // This process may be killed as soon as the program runs.
+            guard::start(None);
+            guard::begun(getpgrp());
+        } else {
             // Signals from the terminal must not reach the program.
             command.process_group(0);
         }
         let mut child = command.spawn()?;
-        match is_hosted() {
-            true => {
-                guard::start(None);
-                guard::begun(getpgrp());
-            }
-            false => {
-                let group = Pid::from_raw(child.id().cast_signed());
-                groups().push(group);
-                guard::begun(group);
-            }
+        if !is_hosted() {
+            let group = Pid::from_raw(child.id().cast_signed());
+            groups().push(group);
+            guard::begun(group);
         }
         let piped = "standard streams are piped";
         let input = child.stdin.take().expect(piped);
