@@ -14,6 +14,7 @@ use faultline_catalog::Defect;
 pub(crate) use faultline_console::arguments::{FetchArguments, Format, KubernetesArguments, OutputArguments};
 use faultline_console::arguments::{nodes, number};
 use faultline_core::Time;
+use faultline_experiments::Part;
 use faultline_experiments::sweep::{Parameter, quantities};
 use faultline_explore::Program;
 use faultline_failures::Format as TraceFormat;
@@ -536,6 +537,8 @@ pub(crate) struct CompareArguments {
     /// Choose the output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) parts: PartArguments,
 }
 
 /// Run one federation with many settings of its parameters, and find the best setting.
@@ -595,6 +598,21 @@ pub(crate) struct SweepArguments {
     /// Choose the output format
     #[arg(long, value_enum, default_value_t = SweepFormat::Text)]
     pub(crate) format: SweepFormat,
+    #[command(flatten)]
+    pub(crate) parts: PartArguments,
+}
+
+/// Runs on several machines (docs/parts.md).
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Several machines")]
+pub(crate) struct PartArguments {
+    /// Perform only the Ith of N parts of the runs, and print their results for `--gather`. Writes no files
+    #[arg(long, value_name = "I/N", conflicts_with_all = ["resume", "out", "format", "gather"])]
+    pub(crate) part: Option<Part>,
+    /// Use the results of parts that other machines performed, instead of performing these runs. Repeats the runs that
+    /// failed and one run of each part, and reports an error if their results differ on this machine
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub(crate) gather: Vec<PathBuf>,
 }
 
 /// Output of `sweep`.

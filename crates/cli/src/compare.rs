@@ -1,5 +1,7 @@
 //! `faultline compare`: one federation under several protocols.
 
+use std::sync::atomic::Ordering;
+
 use faultline_api::Federation;
 use faultline_api::resource::{Program, ProtocolSpec};
 use faultline_api::validate::one_of;
@@ -13,7 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::arguments::{CompareArguments, ComparedOn, Format, compared};
 use crate::command_error::{CommandError, Exit};
-use crate::journal::{Head, RUNS, ResultJournal, print_missing, print_out_of_memory};
+use crate::journal::{
+    Head, PartPrinter, RUNS, ResultJournal, RunResult, gather, print_missing, print_out_of_memory,
+};
 use crate::paper::jobs;
 use crate::processes::{self, Evaluation};
 use crate::progress::Progress;
@@ -24,6 +28,23 @@ use crate::{files, interrupt, output};
 #[derive(PartialEq, Serialize, Deserialize)]
 struct Compared {
     federation: Federation,
+}
+
+impl RunResult for StoredResult {
+    type Run = (String, u64);
+
+    fn run(&self) -> (String, u64) {
+        (self.setting.clone(), self.seed)
+    }
+
+    fn has_failed(&self) -> bool {
+        // A result consists of the seed and the outcome.
+        self.result[1]["verdict"] == "fail"
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed
+    }
 }
 
 /// Rejects a name that denotes neither a protocol nor the program in the file.
@@ -71,12 +92,26 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     consecutive(settings.first_seed, settings.seeds)?;
     let interrupted = interrupt::flag();
     let head = Head::of(Compared { federation: federation.clone() });
+    if let Some(part) = arguments.parts.part {
+        let mut printer = PartPrinter::begin(part, &head);
+        let mut progress = Progress::counting(0, 0).unless_quiet(*quiet);
+        let mut keep = |it: &StoredResult| printer.add(it);
+        let mut tell =
+            |step: RunProgress<'_>| progress.step(step.what, (step.done, step.total), step.is_known);
+        let mut store = ResultStore::new(Vec::new(), &mut keep, &mut tell, &interrupted).of_part(part);
+        let done = run(&federation, &settings, Runs::Simulated, &mut store);
+        drop(progress);
+        return printer.finish(done.out_of_memory == 0 && !interrupted.load(Ordering::Relaxed));
+    }
+    let mut gathered = gather(&arguments.parts.gather, "comparison", &head)?;
     let _claim = Claim::of(place::RESULTS, out)?;
     // Runs on real processes have records of their own instead of a journal.
     let journal = (*backend == ComparedOn::Simulate)
         .then(|| ResultJournal::open(&out.join(RUNS), "comparison", &head, *resume))
         .transpose()?;
     let (mut journal, known) = journal.unzip();
+    let mut known: Vec<StoredResult> = known.unwrap_or_default();
+    gathered.join(&mut known);
     let mut processes = processes::Compared::new(Evaluation {
         out,
         interrupted: &interrupted,
@@ -89,11 +124,15 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
         ComparedOn::Local => Runs::Elsewhere(BackendKind::Local, &mut maker),
     };
     let mut progress = Progress::counting(0, 0).unless_quiet(*quiet);
-    let mut keep = |it: &StoredResult| journal.iter_mut().for_each(|journal| journal.add(it));
+    let mut keep = |it: &StoredResult| {
+        gathered.compare(it);
+        journal.iter_mut().for_each(|journal| journal.add(it));
+    };
     let mut tell = |step: RunProgress<'_>| progress.step(step.what, (step.done, step.total), step.is_known);
-    let mut store = ResultStore::new(known.unwrap_or_default(), &mut keep, &mut tell, &interrupted);
+    let mut store = ResultStore::new(known, &mut keep, &mut tell, &interrupted);
     let done = run(&federation, &settings, runs, &mut store);
     drop(progress);
+    gathered.keep(journal.as_mut())?;
     let is_complete = done.missing == 0 && done.out_of_memory == 0;
     // The comparison can be continued with more seeds and protocols.
     journal.map(|it| it.finish(false)).transpose()?;

@@ -1,18 +1,20 @@
 //! A journal: a file of results that grows during long-running work, so that the work can be interrupted and resumed.
 //! The first line identifies the work; each further line is one result. All lines are JSON objects.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use faultline_experiments::Part;
 use faultline_report::explain::count;
 use miette::miette;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::command_error::CommandError;
-use crate::output::{note, read_file, replace};
+use crate::command_error::{CommandError, Exit};
+use crate::output::{self, note, read_file, replace};
 
 /// The name of the journal in the directory of `--out`.
 pub(crate) const RUNS: &str = "runs.jsonl";
@@ -95,6 +97,177 @@ impl ResultJournal {
     }
 }
 
+/// The last line of a part's results. Without it, some results may be missing.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Seal {
+    /// The part, such as `3/50`.
+    part: String,
+    /// The number of results.
+    results: u64,
+}
+
+/// Prints the results of one part of the work, in the form of a journal with a [`Seal`].
+#[derive(Debug)]
+pub(crate) struct PartPrinter {
+    part: Part,
+    results: u64,
+    printed: Result<(), CommandError>,
+}
+
+impl PartPrinter {
+    pub(crate) fn begin<T: Serialize>(part: Part, head: &Head<T>) -> PartPrinter {
+        let mut this = PartPrinter { part, results: 0, printed: Ok(()) };
+        this.line(head);
+        this
+    }
+
+    pub(crate) fn add(&mut self, result: &impl Serialize) {
+        self.results += 1;
+        self.line(result);
+    }
+
+    fn line(&mut self, value: &impl Serialize) {
+        if self.printed.is_ok() {
+            let text = serde_json::to_string(value).expect("a result can be written as JSON") + "\n";
+            self.printed = output::print(&text);
+        }
+    }
+
+    /// Seals the results if they are complete.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a line could not be printed.
+    pub(crate) fn finish(mut self, is_complete: bool) -> Result<Exit, CommandError> {
+        if is_complete {
+            self.line(&Seal { part: self.part.to_string(), results: self.results });
+        }
+        self.printed?;
+        if !is_complete {
+            note(format_args!("part {} is incomplete: run the same command again", self.part));
+        }
+        Ok(Exit::of_runs(false, is_complete))
+    }
+}
+
+/// A result of a run that another machine may have performed.
+pub(crate) trait RunResult: Clone + Serialize + DeserializeOwned + PartialEq {
+    /// Identifies the run.
+    type Run: Ord;
+    /// Returns the run with this result.
+    fn run(&self) -> Self::Run;
+    /// Returns whether the run violated a property.
+    fn has_failed(&self) -> bool;
+    fn seed(&self) -> u64;
+}
+
+/// The results of parts that other machines performed.
+#[derive(Debug)]
+pub(crate) struct Gathered<E> {
+    /// The results that this machine uses.
+    results: Vec<E>,
+    /// The results of runs that this machine repeats: those that failed, and the first of each part.
+    doubted: Vec<E>,
+    /// The seed of the first run that had a different result here.
+    differs: Option<u64>,
+}
+
+impl<E: RunResult> Gathered<E> {
+    /// Adds these results to those that this machine knows.
+    pub(crate) fn join(&mut self, known: &mut Vec<E>) {
+        let here: BTreeSet<E::Run> = known.iter().map(E::run).collect();
+        self.results.retain(|it| !here.contains(&it.run()));
+        known.extend_from_slice(&self.results);
+    }
+
+    /// Compares the result of a run on this machine with that of the machine that performed its part.
+    pub(crate) fn compare(&mut self, here: &E) {
+        let Some(there) = self.doubted.iter().find(|it| it.run() == here.run()) else { return };
+        // A number may change when it is written and read.
+        let here = serde_json::to_string(here).and_then(|it| serde_json::from_str::<E>(&it));
+        if here.ok().as_ref() != Some(there) {
+            self.differs.get_or_insert(there.seed());
+        }
+    }
+
+    /// Adds the results to the journal, now that runs were repeated here.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error, and leaves the journal unchanged, if a run had a different result on this machine.
+    pub(crate) fn keep(&self, journal: Option<&mut ResultJournal>) -> Result<(), CommandError> {
+        let Some(seed) = self.differs else {
+            if let Some(journal) = journal {
+                self.results.iter().for_each(|it| journal.add(it));
+            }
+            return Ok(());
+        };
+        Err(CommandError::machine(format!(
+            "a run with seed {seed} had another result on the machine that performed its part: one of the machines or \
+             programs is at fault, so no result of the parts can be trusted"
+        )))
+    }
+}
+
+/// Reads the results of parts of the work that other machines performed.
+///
+/// # Errors
+///
+/// Returns an error if a file cannot be read, is not sealed, or contains results of other work, or if two files
+/// contain the same part.
+pub(crate) fn gather<T, E>(paths: &[PathBuf], work: &str, head: &Head<T>) -> Result<Gathered<E>, CommandError>
+where
+    T: DeserializeOwned + PartialEq,
+    E: RunResult,
+{
+    let mut parts = BTreeSet::new();
+    let (mut results, mut doubted) = (Vec::new(), Vec::new());
+    for path in paths {
+        let refused = |why: String| {
+            let help = "omit this file, so that its runs are performed here, or let its machine run the command again";
+            CommandError::path("gather", path, why, help)
+        };
+        let lines: Vec<String> = lines_of(path).map_err(|error| refused(error.to_string()))?.collect();
+        let [first, between @ .., last] = &lines[..] else {
+            return Err(refused("it is not a part of a ".to_owned() + work));
+        };
+        let known: Head<T> = from_line(first, 1).map_err(&refused)?;
+        check_head(&known, head, work).map_err(&refused)?;
+        let seal: Seal = serde_json::from_str(last)
+            .map_err(|_| refused("its last line is missing, so some results may be, too".to_owned()))?;
+        if seal.results != between.len() as u64 {
+            return Err(refused(format!(
+                "it states {}, but contains {}",
+                count(seal.results, "result"),
+                between.len()
+            )));
+        }
+        if !parts.insert(seal.part.clone()) {
+            return Err(refused(format!("part {} is in another file, too", seal.part)));
+        }
+        for (line, number) in between.iter().zip(2..) {
+            let result: E = from_line(line, number).map_err(&refused)?;
+            let kept = if number == 2 || result.has_failed() { &mut doubted } else { &mut results };
+            kept.push(result);
+        }
+    }
+    Ok(Gathered { results, doubted, differs: None })
+}
+
+/// Reads one line of a journal.
+fn from_line<T: DeserializeOwned>(line: &str, number: usize) -> Result<T, String> {
+    serde_json::from_str(line).map_err(|error| format!("line {number}: {error}"))
+}
+
+/// Checks that results belong to this work.
+fn check_head<T: PartialEq>(found: &Head<T>, wanted: &Head<T>, work: &str) -> Result<(), String> {
+    if found == wanted {
+        return Ok(());
+    }
+    Err(format!("it belongs to another {work}: the file, the options or the version of Faultline differs"))
+}
+
 /// Prints how many runs of interrupted work are missing, and how to continue it.
 pub(crate) fn print_missing(runs: u64) {
     if runs > 0 {
@@ -162,23 +335,18 @@ where
         Err(error) => return Err(unreadable(error.to_string())),
     };
     let first = lines.next().unwrap_or_default();
-    let known: Head<T> =
-        serde_json::from_str(&first).map_err(|error| unreadable(format!("line 1: {error}")))?;
-    if known != *head {
-        return Err(unreadable(format!(
-            "it belongs to another {work}: the file, the options or the version of Faultline differs"
-        )));
-    }
+    let known: Head<T> = from_line(&first, 1).map_err(unreadable)?;
+    check_head(&known, head, work).map_err(unreadable)?;
     let (mut results, mut whole) = (Vec::new(), first + "\n");
     let lines: Vec<String> = lines.collect();
     for (index, line) in lines.iter().enumerate() {
-        match serde_json::from_str(line) {
+        match from_line(line, index + 2) {
             Ok(result) => {
                 results.push(result);
                 whole += &(line.clone() + "\n");
             }
             Err(_) if index + 1 == lines.len() => {}
-            Err(error) => return Err(unreadable(format!("line {}: {error}", index + 2))),
+            Err(error) => return Err(unreadable(error)),
         }
     }
     let file = replace(path, &whole).and_then(|()| OpenOptions::new().append(true).open(path));

@@ -4,13 +4,15 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use faultline_api::Federation;
+use faultline_checker::Verdict;
 use faultline_console::place::{self, ACTION, Claim, check_replaceable, create_record, remove_record};
 use faultline_console::repetition::consecutive;
 use faultline_experiments::sweep::{
-    Links, Measured, Parameter, Plan, Setting, Sweep, page, quantities, text,
+    Links, Measured, Parameter, Plan, Seeds, Setting, Sweep, page, quantities, text,
 };
 use faultline_report::RecordedRun;
 use faultline_report::page::render as report;
@@ -21,7 +23,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::arguments::{SweepArguments, SweepFormat};
 use crate::command_error::{CommandError, Exit};
-use crate::journal::{Head, RUNS, ResultJournal, print_missing, print_out_of_memory};
+use crate::journal::{
+    Head, PartPrinter, RUNS, ResultJournal, RunResult, gather, print_missing, print_out_of_memory,
+};
 use crate::paper::jobs;
 use crate::progress::Progress;
 use crate::{files, interrupt, output};
@@ -48,6 +52,22 @@ struct Swept {
     sample: Option<(usize, u64)>,
 }
 
+impl RunResult for Measured {
+    type Run = (usize, u64);
+
+    fn run(&self) -> (usize, u64) {
+        (self.setting, self.seed)
+    }
+
+    fn has_failed(&self) -> bool {
+        self.verdict == Verdict::Fail
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+}
+
 /// Executes `faultline sweep`.
 pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     let SweepArguments { file, seeds, out, format, .. } = arguments;
@@ -62,34 +82,41 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     plan.parameters.iter().flat_map(|it| &it.notes).for_each(|it| output::note(format_args!("note: {it}")));
     consecutive(first_seed, *seeds)?;
     let records = Records { out, most: RECORDED / plan.settings.len() as u64, failed: Mutex::default() };
+    let written = |it: &Parameter| (it.path.clone(), it.values.iter().map(|value| value.0.clone()).collect());
+    let swept = Swept { federation, parameters: plan.parameters.iter().map(written).collect(), sample };
+    let head = Head::of(swept);
+    let seeds_of = |part| Seeds { first: first_seed, count: *seeds, part };
+    if let Some(part) = arguments.parts.part {
+        return print_part(arguments, plan, seeds_of(Some(part)), PartPrinter::begin(part, &head));
+    }
+    let mut gathered = gather(&arguments.parts.gather, "sweep", &head)?;
     let _claim = Claim::of(place::RESULTS, out)?;
     for setting in 0..plan.settings.len() {
         check_replaceable(ACTION, &records.dir(setting))?;
     }
     output::directory(&out.join(SETTINGS))?;
-    let written = |it: &Parameter| (it.path.clone(), it.values.iter().map(|value| value.0.clone()).collect());
-    let swept = Swept { federation, parameters: plan.parameters.iter().map(written).collect(), sample };
-    let (mut journal, runs) =
-        ResultJournal::open(&out.join(RUNS), "sweep", &Head::of(swept), arguments.resume)?;
-    let runs: Vec<Measured> = runs;
+    let (mut journal, runs) = ResultJournal::open(&out.join(RUNS), "sweep", &head, arguments.resume)?;
+    let mut runs: Vec<Measured> = runs;
+    gathered.join(&mut runs);
     // Only now is it certain that the directory does not contain another sweep.
     let path_of = |setting: usize| format!("{SETTINGS}/{}.yaml", setting + 1);
     for (number, setting) in plan.settings.iter().enumerate() {
         output::write(out, &path_of(number), &faultline_api::to_yaml(&setting.federation))?;
     }
     let interrupted = interrupt::flag();
-    let total = plan.settings.len() as u64 * u64::from(*seeds);
+    let total = seeds_of(None).runs(plan.settings.len());
     let settings = plan.settings.clone();
     let record = |setting: usize, recording| records.keep(setting, &settings[setting], recording);
     let mut progress = Progress::counting(runs.len() as u64, total).unless_quiet(arguments.quiet);
-    let swept =
-        Sweep::run(plan, (first_seed, *seeds), runs, jobs(arguments.jobs), &interrupted, record, |run| {
-            if !run.out_of_memory {
-                journal.add(run);
-            }
-            progress.advance();
-        });
+    let swept = Sweep::run(plan, seeds_of(None), runs, jobs(arguments.jobs), &interrupted, record, |run| {
+        gathered.compare(run);
+        if !run.out_of_memory {
+            journal.add(run);
+        }
+        progress.advance();
+    });
     drop(progress);
+    gathered.keep(Some(&mut journal))?;
     let swept = swept.map_err(files::unfit)?;
     // The sweep can be continued with more seeds.
     journal.finish(false)?;
@@ -116,6 +143,34 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
         return Err(command_error);
     }
     Ok(Exit::of_runs(swept.has_failed(), swept.missing() + swept.out_of_memory() == 0))
+}
+
+/// Performs one part of the runs, and prints their results.
+fn print_part(
+    arguments: &SweepArguments,
+    plan: Plan,
+    seeds: Seeds,
+    mut printer: PartPrinter,
+) -> Result<Exit, CommandError> {
+    let interrupted = interrupt::flag();
+    let mut progress = Progress::counting(0, seeds.runs(plan.settings.len())).unless_quiet(arguments.quiet);
+    let mut is_complete = true;
+    let done = Sweep::run(
+        plan,
+        seeds,
+        Vec::new(),
+        jobs(arguments.jobs),
+        &interrupted,
+        |_, _| (),
+        |run| {
+            is_complete &= !run.out_of_memory;
+            printer.add(run);
+            progress.advance();
+        },
+    );
+    drop(progress);
+    done.map_err(files::unfit)?;
+    printer.finish(is_complete && !interrupted.load(Ordering::Relaxed))
 }
 
 /// Records each setting's run with the first seed, unless the record is too large.

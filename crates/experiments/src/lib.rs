@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | [`compare`] | one federation under several protocols |
 //! | [`stored`] | stored results, from which interrupted work resumes |
+//! | [`part`] | parts of many runs, for several machines |
 //! | [`files`] | the three files of the paper's simulator, and the federation that they describe |
 //! | [`samples`] | the files of the paper's experiments |
 //! | [`mod@reproduce`] | reproductions of published evaluations, and their pages |
@@ -24,6 +25,7 @@
 pub mod compare;
 pub mod files;
 pub mod measures;
+pub mod part;
 pub mod reproduce;
 pub mod samples;
 pub mod simulate;
@@ -38,5 +40,6 @@ pub mod traces;
 pub mod verdict_counts;
 
 pub use files::Files;
+pub use part::Part;
 pub use simulate::{simulate, simulate_all};
 pub use statistics::Statistics;

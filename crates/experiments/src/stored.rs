@@ -14,6 +14,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::part::Part;
+
 /// The stored result of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -52,6 +54,10 @@ pub struct ResultStore<'a> {
     save: &'a mut dyn FnMut(&StoredResult),
     report: &'a mut dyn FnMut(RunProgress<'_>),
     interrupted: &'a AtomicBool,
+    /// Perform only this part of the runs.
+    part: Option<Part>,
+    /// The number of requested runs.
+    requested: u64,
     total: u64,
     done: u64,
     out_of_memory: u64,
@@ -74,7 +80,14 @@ impl<'a> ResultStore<'a> {
         interrupted: &'a AtomicBool,
     ) -> ResultStore<'a> {
         let known = known.into_iter().map(|it| ((it.setting, it.seed), it.result)).collect();
-        ResultStore { known, save, report, interrupted, total: 0, done: 0, out_of_memory: 0 }
+        let (part, requested) = (None, 0);
+        ResultStore { known, save, report, interrupted, part, requested, total: 0, done: 0, out_of_memory: 0 }
+    }
+
+    /// Lets the store perform only a part of the runs.
+    #[must_use]
+    pub fn of_part(self, part: Part) -> ResultStore<'a> {
+        ResultStore { part: Some(part), ..self }
     }
 
     /// Sets the total number of runs.
@@ -114,7 +127,7 @@ impl<'a> ResultStore<'a> {
 
     /// Returns the results of a federation with these seeds, in ascending order of the seeds. Runs that are not stored
     /// are performed, `jobs` at a time. After an interruption, no further runs are started, and some results may be
-    /// missing.
+    /// missing, as are those that do not belong to the [part](ResultStore::of_part).
     ///
     /// # Errors
     ///
@@ -131,6 +144,12 @@ impl<'a> ResultStore<'a> {
         let mut results = BTreeMap::new();
         let mut open = Vec::new();
         for seed in seeds {
+            let index = self.requested;
+            self.requested += 1;
+            if self.part.is_some_and(|it| !it.contains(index)) {
+                self.skip(1);
+                continue;
+            }
             let known = self.known.get(&(setting.clone(), seed));
             match known.and_then(|it| serde_json::from_value(it.clone()).ok()) {
                 Some(result) => {

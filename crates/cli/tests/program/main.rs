@@ -16,6 +16,7 @@ mod links;
 mod local;
 mod narrow;
 mod paper;
+mod parts;
 mod planned;
 mod plugin;
 mod programs;

@@ -35,6 +35,7 @@ use thiserror::Error;
 use crate::compare::estimate::Estimate;
 use crate::compare::quantity::{QUANTITIES, Quantity, Unit};
 use crate::compare::{Made, Run};
+use crate::part::Part;
 use crate::simulate::consecutive;
 use crate::verdict_counts::{Ending, VerdictCounts};
 pub use page::Links;
@@ -185,6 +186,32 @@ pub struct Measured {
     pub out_of_memory: bool,
 }
 
+/// The runs of each setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Seeds {
+    /// The first of the consecutive seeds.
+    pub first: u64,
+    /// The number of seeds.
+    pub count: u32,
+    /// Perform only this part of the runs. Runs with the first seed belong to no part, because they are recorded.
+    pub part: Option<Part>,
+}
+
+impl Seeds {
+    /// Returns the seeds of a setting's runs, or of those that belong to the part.
+    fn of_setting(self, setting: usize) -> impl Iterator<Item = u64> {
+        let Seeds { first, count, part } = self;
+        let index = move |seed| setting as u64 * u64::from(count) + (seed - first);
+        let is_in_part = move |seed: u64| part.is_none_or(|it| seed != first && it.contains(index(seed)));
+        consecutive(first, count).filter(move |seed| is_in_part(*seed))
+    }
+
+    /// Returns the number of runs of all settings.
+    pub fn runs(self, settings: usize) -> u64 {
+        (0..settings).map(|it| self.of_setting(it).count() as u64).sum()
+    }
+}
+
 /// A sweep with its completed runs.
 #[derive(Clone, Debug)]
 pub struct Sweep {
@@ -333,26 +360,28 @@ impl Sweep {
     /// before calling `each` with that run. Does not call `record` for runs that are in `runs` or were interrupted.
     /// `record` is called from several threads, in any order.
     ///
+    /// The result of a [part](Seeds::part) contains only the runs of this part.
+    ///
     /// # Errors
     ///
     /// Returns an error if a setting cannot be set up.
     pub fn run(
         plan: Plan,
-        seeds: (u64, u32),
+        seeds: Seeds,
         mut runs: Vec<Measured>,
         jobs: NonZero<usize>,
         interrupted: &AtomicBool,
         record: impl Fn(usize, Recording) + Sync,
         mut each: impl FnMut(&Measured),
     ) -> Result<Sweep, SetupError> {
-        let (first, count) = seeds;
+        let Seeds { first, count, .. } = seeds;
         let wanted = |it: &Measured| {
             it.setting < plan.settings.len() && it.seed >= first && it.seed - first < u64::from(count)
         };
         runs.retain(wanted);
         let made: BTreeSet<(usize, u64)> = runs.iter().map(|it| (it.setting, it.seed)).collect();
         let all = (0..plan.settings.len())
-            .flat_map(|setting| consecutive(first, count).map(move |seed| (setting, seed)))
+            .flat_map(|setting| seeds.of_setting(setting).map(move |seed| (setting, seed)))
             .filter(|it| !made.contains(it));
         let work = |(setting, seed): (usize, u64)| {
             let federation = &plan.settings[setting].federation;
@@ -375,7 +404,7 @@ impl Sweep {
             return Err(error);
         }
         runs.sort_by_key(|it| (it.setting, it.seed));
-        Ok(Sweep { plan, seeds, runs })
+        Ok(Sweep { plan, seeds: (first, count), runs })
     }
 
     /// Returns the number of missing runs.

@@ -1,0 +1,113 @@
+//! Tests sweeps and comparisons that several machines perform.
+
+use std::fs;
+
+use crate::common::{TestDirectory, says, small};
+use predicates::str::contains;
+
+const FAULT: &str = "  faults: [{ at: 300ms, crash: { cluster: nancy, node: 0 } }]\n";
+const SWEEP: [&str; 6] =
+    ["sweep", "small.yaml", "--set", "protocol.hc3i.checkpointEvery=50ms,400ms", "--seeds", "4"];
+const COMPARE: [&str; 6] = ["compare", "small.yaml", "--protocols", "hc3i,coordinated,none", "--seeds", "3"];
+
+fn place() -> TestDirectory {
+    let place = TestDirectory::new();
+    place.write("small.yaml", small(FAULT));
+    place
+}
+
+/// Performs one part, and returns its results.
+fn part(place: &TestDirectory, command: &[&str], part: &str) -> String {
+    let run = place.faultline(command.iter().copied().chain(["--part", part])).assert().code(0);
+    String::from_utf8(run.get_output().stdout.clone()).unwrap()
+}
+
+/// Performs three parts, and writes their results to files.
+fn parts(place: &TestDirectory, command: &[&str]) -> [&'static str; 3] {
+    for number in 1..=3 {
+        place.write(&format!("{number}.jsonl"), part(place, command, &format!("{number}/3")));
+    }
+    ["1.jsonl", "2.jsonl", "3.jsonl"]
+}
+
+#[test]
+fn parts_make_the_same_whole() {
+    let place = place();
+    for (command, results) in
+        [(SWEEP, "runs.csv sweep.json index.html"), (COMPARE, "comparison.json index.html")]
+    {
+        let files = parts(&place, &command);
+        let gather = ["--gather"].into_iter().chain(files);
+        place.faultline(command.into_iter().chain(["--out", "alone"])).assert().code(0);
+        place.faultline(command.into_iter().chain(["--out", "gathered"]).chain(gather)).assert().code(0);
+        for name in results.split(' ') {
+            let [alone, gathered] =
+                ["alone", "gathered"].map(|it| fs::read_to_string(place.path(it).join(name)).unwrap());
+            assert!(alone == gathered, "{} {name}", command[0]);
+        }
+        for directory in ["alone", "gathered"] {
+            fs::remove_dir_all(place.path(directory)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn runs_of_missing_parts_are_performed_here() {
+    let place = place();
+    let [first, ..] = parts(&place, &SWEEP);
+    let gather = SWEEP.into_iter().chain(["--out", "out", "--gather", first]);
+    place.faultline(gather).assert().code(0);
+    let journal = fs::read_to_string(place.path("out/runs.jsonl")).unwrap();
+    assert_eq!(journal.lines().count(), 1 + 2 * 4, "{journal}");
+}
+
+#[test]
+fn incomplete_results_and_results_of_other_work_are_refused() {
+    let place = place();
+    let [first, second, _] = parts(&place, &SWEEP);
+    let whole = fs::read_to_string(place.path(first)).unwrap();
+    let lines: Vec<&str> = whole.lines().collect();
+    let refused = |gather: &[&str], message: &str| {
+        let gather = SWEEP.into_iter().chain(["--out", "out", "--gather"]).chain(gather.iter().copied());
+        place.faultline(gather).assert().code(2).stderr(contains(message));
+        assert!(!place.path("out").exists(), "nothing is written");
+    };
+    place.write("cut.jsonl", lines[..lines.len() - 1].join("\n"));
+    refused(&["cut.jsonl"], "its last line is missing");
+    place.write("hole.jsonl", [&lines[..1], &lines[2..]].concat().join("\n"));
+    refused(&["hole.jsonl"], "it states 2 results, but contains 1");
+    refused(&[first, second, first], "part 1/3 is in another file, too");
+    refused(&["small.yaml"], "line 1:");
+    refused(&["nowhere.jsonl"], "No such file");
+    let older = whole.replacen(env!("CARGO_PKG_VERSION"), "0.0.1", 1);
+    place.write("older.jsonl", older);
+    refused(&["older.jsonl"], "it belongs to another sweep");
+    place.write("other.yaml", small(""));
+    place.write("other.jsonl", part(&place, &[&["sweep", "other.yaml"], &SWEEP[2..]].concat(), "2/3"));
+    refused(&["other.jsonl"], "it belongs to another sweep");
+    place
+        .faultline(SWEEP.into_iter().chain(["--part", "4/3"]))
+        .assert()
+        .code(2)
+        .stderr(contains("`4/3` is not a part"));
+}
+
+#[test]
+fn a_machine_that_computes_something_else_is_noticed() {
+    let place = place();
+    for command in [SWEEP, COMPARE] {
+        let results = part(&place, &command, "1/3");
+        let changed = results.replacen("\"seconds\":", "\"seconds\":1", 1);
+        assert_ne!(results, changed);
+        place.write("changed.jsonl", changed);
+        let gather = command.into_iter().chain(["--out", "out", "--gather", "changed.jsonl"]);
+        let gathered = place.faultline(gather).assert().code(3);
+        gathered.stderr(says("had another result on the machine that performed its part"));
+        // The results of this machine are kept, and those of the other are not.
+        let journal = fs::read_to_string(place.path("out/runs.jsonl")).unwrap();
+        let here = part(&place, &command, "2/3");
+        let there = results.lines().nth(2).unwrap();
+        assert!(here.lines().nth(1).is_some_and(|it| journal.contains(it)) && !journal.contains(there));
+        fs::remove_dir_all(place.path("out")).unwrap();
+    }
+}
