@@ -175,7 +175,7 @@ fn quoted(text: &str) -> String {
     one_line(text, MOST_QUOTED)
 }
 
-/// Describes how the program that acts as a process's protocol failed, with the last lines of its log.
+/// Describes how the program that acts as a process's protocol or application failed, with the last lines of its log.
 fn broke(breakage: &Breakage, names: &Context) -> String {
     let Breakage { process, life, program, what, log, .. } = breakage;
     let process = names.names.process(*process);
@@ -206,7 +206,7 @@ fn not_deterministic(id: MessageId, names: &Context) -> (String, &'static str) {
     (reason, "choose a protocol that does not require send determinism")
 }
 
-/// Describes how a program that acts as a protocol failed, if the run ended because of this.
+/// Describes how a program that acts as a protocol or an application failed, if the run ended because of this.
 pub(super) fn at_end(context: &Context) -> Option<String> {
     match context.outcome.as_ref()? {
         Outcome::Broken(breakage) => Some(broke(breakage, context)),

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use faultline_core::{Digest, Fact, ProcessId};
+use faultline_trace::Bundle;
 use predicates::prelude::*;
 use predicates::str::contains;
 
@@ -105,6 +107,22 @@ fn a_record_is_judged_without_its_application() {
     place.faultline(["check", "run", "--run-programs"]).assert().code(0);
     let refused = place.faultline(["check", "run", "--resimulate"]).assert().code(2);
     refused.stderr(says("the application of this run is a program, turns.py, which would be started"));
+    // Another result in the facts and in the expected results: only the program shows that it is not its own.
+    let bundle = Bundle::open(place.path("run"));
+    let (mut manifest, mut trace) = (bundle.read_manifest().unwrap(), bundle.read_trace().unwrap());
+    manifest.expected.as_mut().unwrap().digests[0].1 = Digest([0; 16]);
+    for (_, fact) in trace.streams.iter_mut().filter(|it| it.0.0 == ProcessId(0)).flat_map(|it| it.1) {
+        if let Fact::Finished(finished) = fact {
+            finished.1 = Digest([0; 16]);
+        }
+    }
+    bundle.clear().unwrap();
+    let bundle = Bundle::create(place.path("run")).unwrap();
+    bundle.write_trace(&trace).unwrap();
+    bundle.write_manifest(&manifest).unwrap();
+    place.faultline(["check", "run"]).assert().code(0);
+    let tampered = place.faultline(["check", "run", "--run-programs"]).assert().code(3);
+    tampered.stdout(says("the program computes other expected results than those in the record"));
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl Children {
             return Ok(false);
         }
         child.killed.set(child.killed.get() || signal == Signal::SIGKILL);
-        // A program that acts as the child's protocol belongs to the child's group.
+        // The programs that are the child's protocol and application belong to the child's group.
         match killpg(child.pid, signal) {
             Ok(()) | Err(Errno::ESRCH) => Ok(true),
             Err(source) => Err(RunError::Signal { process, source }),

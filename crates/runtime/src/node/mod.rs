@@ -162,7 +162,7 @@ impl NodeOptions {
         })
     }
 
-    /// Returns the directory for the files of a program that acts as the process's protocol.
+    /// Returns the directory for the files of the process's programs: its protocol, its application, or both.
     pub fn program_dir(&self) -> PathBuf {
         self.run_dir.join("programs").join(format!("{}-{}", self.process.0, self.life.0))
     }

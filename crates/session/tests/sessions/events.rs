@@ -1,12 +1,16 @@
 //! Runs that are imported from events: exported ones, logs of other systems, and logs that were edited.
 
-use faultline_api::samples::SAMPLES;
+use std::time::UNIX_EPOCH;
+
+use faultline_api::samples::{SAMPLES, sample};
 use faultline_api::{Federation, parse};
 use faultline_checker::{Property, Verdict};
 use faultline_report::{RecordedRun, Summary};
 use faultline_session::{Events, Recording, Session, Simulator, UnjudgedRecording};
 use faultline_trace::import::{ImportError, Mapping};
 use faultline_trace::{Bundle, FlawKind, export};
+
+use crate::evidence::attacks::{Act, Attack, attacks};
 
 const MINIMAL: &str = include_str!("logs/minimal.jsonl");
 const TORCHFT: &str = include_str!("logs/torchft.jsonl");
@@ -239,6 +243,52 @@ fn mappings_are_refused_if_they_have_unknown_entries() {
     let run = judged(&mixed, Some(&generic));
     assert_eq!(run.judgement.verdict, Verdict::Pass, "{:?}", run.judgement.reasons);
     assert_eq!(run.manifest.clusters.len(), 2);
+}
+
+/// Edits that do not reach the events, or that are permitted there: the events contain no federation, which determines
+/// when clusters join and leave, and who may pause a run; they name the fault that was injected, and do not repeat it; a
+/// life begins with its first line; and only in virtual time does a fault strike exactly when it is due.
+const UNNOTICED: &[&str] = &[
+    "a permanent cluster that left, sealed again",
+    "a permanent cluster that joined, sealed again",
+    "a second life of the supervisor, sealed again",
+    "another fault injected than planned, sealed again",
+    "a fault injected later than planned, sealed again",
+    "the federation said to have been paused, sealed again",
+    "the start of a second life moved to the end, sealed again",
+];
+
+#[test]
+fn edited_facts_are_detected_in_events() {
+    let mut unexpected = Vec::new();
+    for name in ["quickstart", "hydee", "pessimistic-logging"] {
+        let text = sample(name).expect("there is such a sample").text;
+        let federation = parse(name, text.as_bytes()).unwrap_or_else(|it| panic!("{it}"));
+        let session = Session::new(&federation).of_text(text, UNIX_EPOCH);
+        let run = session.simulate(&mut Simulator::new(&mut ())).unwrap_or_else(|it| panic!("{it}"));
+        let place = tempfile::tempdir().expect("a directory");
+        run.write(&Bundle::create(place.path()).expect("it is empty")).expect("it can be written");
+        let (mut tried, mut passed) = (0, Vec::new());
+        for Attack { name: attack, act, .. } in attacks(place.path()) {
+            let Act::Resealed(edit) = act else { continue };
+            let mut edited = run.clone();
+            edit(&mut edited.manifest, &mut edited.trace);
+            // The events contain no file of the federation, from which the manifest would follow.
+            if edited.manifest != run.manifest || edited.trace == run.trace {
+                continue;
+            }
+            tried += 1;
+            let judged = import(&exported(&edited), None).map(UnjudgedRecording::judge);
+            if judged.is_ok_and(|it| it.judgement.verdict == Verdict::Pass) {
+                passed.push(attack);
+            }
+        }
+        println!("{name}: {tried} edits");
+        assert!(tried > 30, "only {tried} edits");
+        passed.retain(|it| !UNNOTICED.contains(&it.as_str()));
+        unexpected.extend(passed.into_iter().map(|it| format!("{name}: {it}")));
+    }
+    assert!(unexpected.is_empty(), "these pass: {unexpected:#?}");
 }
 
 /// A small generator of numbers, so that edits are the same in every run.

@@ -1,6 +1,6 @@
 //! Tampers with the records of simulated runs: no altered record passes, and the verdict gives the expected reason.
 
-mod attacks;
+pub(crate) mod attacks;
 mod columns;
 
 use std::collections::BTreeMap;
