@@ -94,7 +94,9 @@ fn nothing_remains_of_a_run_that_is_killed() {
     // A run that takes long enough in virtual time, and a program that ignores the end of its input.
     place.write("again.yaml", again(&place).replace("steps: 60", "steps: 60000") + "  deadline: 1h\n");
     let code = fs::read_to_string(place.path("again.py")).unwrap();
-    place.write("again.py", code + "import time\ntime.sleep(1000)\n");
+    // Each program starts another process, which leaves its process group.
+    let daemon = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(1000)\n";
+    place.write("again.py", format!("{daemon}{code}time.sleep(1000)\n"));
     fs::create_dir(place.path("tmp")).unwrap();
     for (name, backend) in [("KILL", "local"), ("INT", "local"), ("KILL", "simulate"), ("INT", "simulate")] {
         let mut run = Command::new(env!("CARGO_BIN_EXE_faultline"));
@@ -173,7 +175,10 @@ fn a_program_that_depends_on_more_than_its_events_is_found() {
         place.write("again.py", code.replace("for line in sys.stdin:", "LIVES = 0\nfor line in sys.stdin:"));
         let fuzz = ["fuzz", "--program", "again.yaml", "--runs", "20", "--no-shrink", "--out", "found"];
         let found = place.faultline(fuzz).assert().code(1);
-        found.stdout(says("two runs with this seed differ"));
+        let reply = says("two runs with this seed differ: ")
+            .and(says("(again.py, life 1) replied to event "))
+            .and(contains("(`sent`) with").and(contains("when the schedule was repeated")));
+        found.stdout(reply);
     }
 }
 

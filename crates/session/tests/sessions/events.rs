@@ -247,12 +247,13 @@ fn mappings_are_refused_if_they_have_unknown_entries() {
 
 /// Edits that do not reach the events, or that are permitted there: the events contain no federation, which determines
 /// when clusters join and leave, and who may pause a run; they name the fault that was injected, and do not repeat it; a
-/// life begins with its first line.
+/// life begins with its first line; and only in virtual time does a fault strike exactly when it is due.
 const UNNOTICED: &[&str] = &[
     "a permanent cluster that left, sealed again",
     "a permanent cluster that joined, sealed again",
     "a second life of the supervisor, sealed again",
     "another fault injected than planned, sealed again",
+    "a fault injected later than planned, sealed again",
     "the federation said to have been paused, sealed again",
     "the start of a second life moved to the end, sealed again",
 ];
