@@ -12,7 +12,7 @@ use crate::diagram::pack::PackedDiagram;
 use crate::explain::{ExplainedEvent, count};
 use crate::names::DisplayNames;
 use crate::style;
-use crate::summary::{PropertyResult, RecordedRun, Summary, restored};
+use crate::summary::{PropertyResult, PropertySummary, RecordedRun, Summary, restored};
 use crate::terms;
 use crate::text::{backend, because, instant, lost, percent, protocol, span, verdict};
 use crate::timeline::Timeline;
@@ -76,7 +76,7 @@ fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
         main {
             (head(summary))
             h2 { "Space-time diagram" }
-            (diagram_section(diagram, &packed.notes))
+            div.diagram { (diagram_section(diagram, &packed.notes)) }
             h2 { "What happened" }
             (explanation(&summary.explanation))
             h2 { "Clusters" }
@@ -86,7 +86,15 @@ fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
             h2 { "Faults" }
             (faults(summary))
             h2 { "Properties" }
-            (properties(summary))
+            @let is_idle = |it: &&PropertySummary| it.found == PropertyResult::NotExercised;
+            @let idle: Vec<_> = summary.properties.iter().filter(is_idle).collect();
+            (properties(summary.properties.iter().filter(|it| !is_idle(it))))
+            @if !idle.is_empty() {
+                details {
+                    summary { (count(idle.len() as u64, "property")) " not exercised" }
+                    (properties(idle))
+                }
+            }
             @if !summary.links.is_empty() {
                 h2 { "Links" }
                 (links(summary))
@@ -406,11 +414,11 @@ fn faults(summary: &Summary) -> Markup {
     }
 }
 
-fn properties(summary: &Summary) -> Markup {
+fn properties<'a>(all: impl IntoIterator<Item = &'a PropertySummary>) -> Markup {
     html! {
         div.table { table {
             thead { tr { th { "result" } th { "property" } th.num { "instances judged" } } }
-            tbody { @for it in &summary.properties { tr {
+            tbody { @for it in all { tr {
                 td { @match it.found {
                     PropertyResult::Holds => (chip(Verdict::Pass, "holds")),
                     PropertyResult::NotExercised => span.hint { "not exercised" },

@@ -260,9 +260,17 @@ function drawLegend() {
   }
 }
 
+// In a narrow window, a table is a list of names and values.
+for (const table of document.querySelectorAll(".table")) {
+  const heads = [...table.querySelectorAll("th")].map(it => it.textContent);
+  for (const row of table.querySelectorAll("tbody tr")) [...row.cells].forEach((cell, i) => { cell.dataset.name = heads[i]; });
+  table.classList.add("list");
+}
+
 function refresh() { readColors(); drawLegend(); resize(); }
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
-new ResizeObserver(resize).observe(scroller.parentElement);
+new ResizeObserver(() => { if (scroller.clientWidth !== width) resize(); }).observe(scroller.parentElement);
 addEventListener("resize", resize);
 refresh();
 readAddress();
+drawAll();
