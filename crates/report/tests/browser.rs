@@ -182,6 +182,33 @@ fn large_clusters_are_folded_until_the_reader_unfolds_them() {
 
 #[test]
 #[ignore = "needs chromium: run by the step `pages` of .ci/run"]
+fn shades_count_messages_that_a_page_omits() {
+    let page = Page::new("counts", 60);
+    let file = page.dir.join("report.html");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let total = text.split("\"total\":").nth(1).and_then(|it| it.split(',').next()).unwrap();
+    // One process sent or received 370,000 messages in one period, as long as the run: the numbers 0 and 370,000.
+    let text = text.replacen("\"counts\":null", r#""counts":{"columns":1,"cells":"ANDKFg=="}"#, 1);
+    let text = text.replacen(&format!("\"total\":{total}"), "\"total\":1000000", 1);
+    std::fs::write(&file, text).unwrap();
+    let found = page.measured(
+        (1240, 1000),
+        "const plot = page.document.getElementById('plot'), { left, top } = plot.getBoundingClientRect();
+        plot.dispatchEvent(new page.PointerEvent('pointermove', { clientX: left + 611, clientY: top + 92 }));
+        const texts = ['count', 'tip'].map(it => page.document.getElementById(it).textContent);
+        return texts.concat(errors).join(';');",
+    );
+    let (count, shade) = found.rsplit_once(';').unwrap();
+    assert!(count.ends_with("in this page; the run has 1,000,000 messages"), "{found}");
+    let (number, _) = shade.split_once(" sends and deliveries within ").unwrap_or_else(|| panic!("{found}"));
+    let number = number.strip_prefix("paris (60 processes)\n").unwrap_or_else(|| panic!("{found}"));
+    let number: u32 = number.replace(',', "").parse().unwrap();
+    // The window has about as many columns as messages were divided by.
+    assert!((850..1150).contains(&number), "{found}");
+}
+
+#[test]
+#[ignore = "needs chromium: run by the step `pages` of .ci/run"]
 fn a_narrow_window_shows_the_diagram_early_and_cuts_nothing_off() {
     for nodes in [3, 60] {
         let found = Page::new("narrow", nodes).measured(

@@ -115,7 +115,9 @@ function nearestEvent(px, py) {
   let best = null, nearest = 9;
   const look = (layer, lane, at, text) => {
     if (!visible(at, at) || layer && !shown[layer]) return;
-    const row = rows[rowOf[lane]], d = Math.hypot(x(at) - px, row.lane < 0 ? Math.max(0, Math.abs(y(lane) - py) - row.height / 2) : y(lane) - py);
+    // In a band, checkpoints are ticks at the upper edge.
+    const row = rows[rowOf[lane]], middle = row.lane < 0 && layer === "checkpoints" ? rowTop(row) + 3 : y(lane);
+    const d = Math.hypot(x(at) - px, middle - py);
     if (d < nearest) { nearest = d; best = text; }
   };
   for (const it of checkpoints) {

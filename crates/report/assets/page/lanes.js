@@ -28,7 +28,7 @@ const alone = (() => {
 
 // A row is a lane, or a band with all processes of a folded cluster.
 const folded = data.clusters.map(c => c.lanes > data.most_expanded);
-const rowOf = new Uint16Array(lanes);
+const rowOf = new Uint32Array(lanes);
 let rows = [], dense = false, laneHeight = 30, content = 0, laid = "";
 const rowTop = row => TOP + row.top - scrolled;
 const y = lane => { const row = rows[rowOf[lane]]; return rowTop(row) + row.height / 2; };
@@ -150,10 +150,11 @@ function eachEnd(ofView, add) {
 
 // Counts the messages per column: three strips for each row on the screen (delivered, undone or lost, and re-sent), then one
 // for each cluster, of its messages from and to others.
+let pool = new Float32Array(0);
 function countShades() {
   const columns = Math.ceil(inner() / COLUMN), first = rows.findIndex(isOnScreen);
   const last = rows.findLastIndex(isOnScreen), strips = (last - first + 1) * 3;
-  const bins = new Float32Array((strips + data.clusters.length) * columns);
+  const size = (strips + data.clusters.length) * columns, bins = pool.length < size ? pool = new Float32Array(size) : pool.fill(0);
   const scale = inner() / COLUMN / (view.upto - view.from);
   const put = (strip, at, length, number) => {
     if (!length) {
