@@ -7,8 +7,8 @@ use faultline_history::TimeByPart;
 use faultline_trace::shell_word;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::diagram::Diagram;
 use crate::diagram::pack::PackedDiagram;
+use crate::diagram::{Diagram, svg};
 use crate::explain::{ExplainedEvent, count};
 use crate::names::DisplayNames;
 use crate::style;
@@ -28,11 +28,22 @@ const SCRIPT: &str = concat!(
 
 /// Renders the page of a run.
 pub fn render(recorded: RecordedRun<'_>) -> String {
+    let (summary, diagram) = derived(recorded);
+    page(&summary, &diagram, &recorded.manifest.federation).into_string()
+}
+
+/// Renders the page of a run, and its diagram as a picture.
+pub fn render_with_picture(recorded: RecordedRun<'_>) -> (String, String) {
+    let (summary, diagram) = derived(recorded);
+    let page = page(&summary, &diagram, &recorded.manifest.federation).into_string();
+    (page, svg::render(&diagram, svg::Options::default()))
+}
+
+fn derived(recorded: RecordedRun<'_>) -> (Summary, Diagram) {
     let names = DisplayNames::new(recorded.manifest);
     let timeline = Timeline::new(recorded.trace, recorded.manifest);
     let summary = Summary::of_timeline(recorded, &names, &timeline);
-    let diagram = Diagram::new(&timeline, &names);
-    page(&summary, &diagram, &recorded.manifest.federation).into_string()
+    (summary, Diagram::new(&timeline, &names))
 }
 
 /// Renders another page in the same style, without scripts. `styles` are added to the styles that all pages
