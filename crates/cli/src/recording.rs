@@ -10,7 +10,7 @@ pub(crate) use faultline_console::recording::LocatedRecording;
 use faultline_console::recording::{HELP, located, open};
 use faultline_core::fault::Outcome;
 use faultline_core::{Fact, Incarnation, ProcessId};
-use faultline_report::diagram::{Diagram, svg};
+use faultline_report::diagram::svg;
 use faultline_report::explain::{explain, time_by_part};
 use faultline_report::{DisplayNames, Timeline, page, text};
 use faultline_session::{Simulator, UnjudgedRecording};
@@ -113,11 +113,7 @@ pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, CommandError> 
             picture.display()
         )));
     }
-    let names = DisplayNames::new(&recording.run.manifest);
-    let history = Timeline::new(&recording.run.trace, &recording.run.manifest);
-    let diagram = Diagram::new(&history, &names);
-    let (page, drawing) =
-        (page::render(recording.recorded()), svg::render(&diagram, svg::Options::default()));
+    let (page, drawing) = page::render_with_picture(recording.recorded());
     check_replaceable(&dir, &to, page::is_page)?;
     check_replaceable(&dir, &picture, svg::is_diagram)?;
     write(&to, &page)?;

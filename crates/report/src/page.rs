@@ -7,12 +7,12 @@ use faultline_history::TimeByPart;
 use faultline_trace::shell_word;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::diagram::Diagram;
 use crate::diagram::pack::PackedDiagram;
+use crate::diagram::{Diagram, svg};
 use crate::explain::{ExplainedEvent, count};
 use crate::names::DisplayNames;
 use crate::style;
-use crate::summary::{PropertyResult, RecordedRun, Summary, met, restored};
+use crate::summary::{PropertyResult, PropertySummary, RecordedRun, Summary, met, restored};
 use crate::terms;
 use crate::text::{backend, because, instant, lost, percent, protocol, span, verdict};
 use crate::timeline::Timeline;
@@ -28,11 +28,22 @@ const SCRIPT: &str = concat!(
 
 /// Renders the page of a run.
 pub fn render(recorded: RecordedRun<'_>) -> String {
+    let (summary, diagram) = derived(recorded);
+    page(&summary, &diagram, &recorded.manifest.federation).into_string()
+}
+
+/// Renders the page of a run, and its diagram as a picture.
+pub fn render_with_picture(recorded: RecordedRun<'_>) -> (String, String) {
+    let (summary, diagram) = derived(recorded);
+    let page = page(&summary, &diagram, &recorded.manifest.federation).into_string();
+    (page, svg::render(&diagram, svg::Options::default()))
+}
+
+fn derived(recorded: RecordedRun<'_>) -> (Summary, Diagram) {
     let names = DisplayNames::new(recorded.manifest);
     let timeline = Timeline::new(recorded.trace, recorded.manifest);
     let summary = Summary::of_timeline(recorded, &names, &timeline);
-    let diagram = Diagram::new(&timeline, &names);
-    page(&summary, &diagram, &recorded.manifest.federation).into_string()
+    (summary, Diagram::new(&timeline, &names))
 }
 
 /// Renders another page in the same style, without scripts. `styles` are added to the styles that all pages
@@ -76,7 +87,7 @@ fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
         main {
             (head(summary))
             h2 { "Space-time diagram" }
-            (diagram_section(diagram, &packed.notes))
+            div.diagram { (diagram_section(diagram, &packed.notes)) }
             h2 { "What happened" }
             (explanation(&summary.explanation))
             h2 { "Clusters" }
@@ -90,7 +101,15 @@ fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
             h2 { "Faults" }
             (faults(summary))
             h2 { "Properties" }
-            (properties(summary))
+            @let is_idle = |it: &&PropertySummary| it.found == PropertyResult::NotExercised;
+            @let idle: Vec<_> = summary.properties.iter().filter(is_idle).collect();
+            (properties(summary.properties.iter().filter(|it| !is_idle(it))))
+            @if !idle.is_empty() {
+                details {
+                    summary { (count(idle.len() as u64, "property")) " not exercised" }
+                    (properties(idle))
+                }
+            }
             @if !summary.links.is_empty() {
                 h2 { "Links" }
                 (links(summary))
@@ -410,11 +429,11 @@ fn faults(summary: &Summary) -> Markup {
     }
 }
 
-fn properties(summary: &Summary) -> Markup {
+fn properties<'a>(all: impl IntoIterator<Item = &'a PropertySummary>) -> Markup {
     html! {
         div.table { table {
             thead { tr { th { "result" } th { "property" } th.num { "instances judged" } } }
-            tbody { @for it in &summary.properties { tr {
+            tbody { @for it in all { tr {
                 td { @match it.found {
                     PropertyResult::Holds => (chip(Verdict::Pass, "holds")),
                     PropertyResult::NotExercised => span.hint { "not exercised" },

@@ -261,6 +261,7 @@ fn the_page_is_self_contained_and_complete() {
     assert!(page.contains("not exercised"));
     let praise = made(3, &passed()).page;
     assert!(praise.contains("8 of 8 exercised properties hold (136 instances); 1 was not exercised."));
+    assert!(praise.contains("<details><summary>1 property not exercised</summary>"));
     let first = |text: &str| praise.find(text).unwrap_or_else(|| panic!("{text}"));
     let order =
         [">pass<", "exercised properties hold", "longest recovery", "checkpoints, ", "Space-time diagram"];

@@ -115,7 +115,9 @@ function nearestEvent(px, py) {
   let best = null, nearest = 9;
   const look = (layer, lane, at, text) => {
     if (!visible(at, at) || layer && !shown[layer]) return;
-    const row = rows[rowOf[lane]], d = Math.hypot(x(at) - px, row.lane < 0 ? Math.max(0, Math.abs(y(lane) - py) - row.height / 2) : y(lane) - py);
+    // In a band, checkpoints are ticks at the upper edge.
+    const row = rows[rowOf[lane]], middle = row.lane < 0 && layer === "checkpoints" ? rowTop(row) + 3 : y(lane);
+    const d = Math.hypot(x(at) - px, middle - py);
     if (d < nearest) { nearest = d; best = text; }
   };
   for (const it of checkpoints) {
@@ -260,9 +262,17 @@ function drawLegend() {
   }
 }
 
+// In a narrow window, a table is a list of names and values.
+for (const table of document.querySelectorAll(".table")) {
+  const heads = [...table.querySelectorAll("th")].map(it => it.textContent);
+  for (const row of table.querySelectorAll("tbody tr")) [...row.cells].forEach((cell, i) => { cell.dataset.name = heads[i]; });
+  table.classList.add("list");
+}
+
 function refresh() { readColors(); drawLegend(); resize(); }
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
-new ResizeObserver(resize).observe(scroller.parentElement);
+new ResizeObserver(() => { if (scroller.clientWidth !== width) resize(); }).observe(scroller.parentElement);
 addEventListener("resize", resize);
 refresh();
 readAddress();
+drawAll();

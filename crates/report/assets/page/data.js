@@ -27,7 +27,7 @@ const unfold = value => value % 2 ? -(value + 1) / 2 : value / 2;
 // The messages, by time of sending: one array per attribute. A message that never arrived has no number in `arrived`.
 const messages = (() => {
   const size = data.kept, { number, signed } = reader(data.messages), channels = new Map();
-  const all = { size, from: new Uint16Array(size), to: new Uint16Array(size), sent: new Float64Array(size),
+  const all = { size, from: new Uint32Array(size), to: new Uint32Array(size), sent: new Float64Array(size),
     arrived: new Float64Array(size), fate: new Uint8Array(size), content: new Uint8Array(size),
     number: new Uint32Array(size), incarnation: new Uint32Array(size) };
   for (let i = 0, sent = data.begin; i < size; i++) {
@@ -48,6 +48,7 @@ const messages = (() => {
   }
   return all;
 })();
+data.messages = null;
 const hasArrived = i => messages.arrived[i] === messages.arrived[i];
 let slowest = 0;
 for (let i = 0; i < messages.size; i++) slowest = Math.max(slowest, messages.arrived[i] - messages.sent[i] || 0);
@@ -69,7 +70,7 @@ const checkpoints = (() => {
 const spans = list => list.map(([lane, from, upto]) => ({ lane, from, upto }));
 const recoveries = spans(data.recoveries), undone = spans(data.undone);
 
-const group = new Uint16Array(lanes);
+const group = new Uint32Array(lanes);
 data.clusters.forEach((c, index) => group.fill(index, c.first, c.first + c.lanes));
 const isBetween = i => group[messages.from[i]] !== group[messages.to[i]];
 

@@ -27,11 +27,16 @@ function resize() {
   redraw();
 }
 
-let pending = false;
+let pending = true;
+function drawAll() {
+  pending = false;
+  draw();
+  drawOverview();
+}
 function redraw() {
   if (!pending) {
     pending = true;
-    requestAnimationFrame(() => { pending = false; draw(); drawOverview(); });
+    requestAnimationFrame(drawAll);
   }
 }
 
@@ -201,7 +206,7 @@ function drawShades() {
   }
   if (dense) {
     for (const row of rows.filter((row, index) => !index || rows[index - 1].cluster !== row.cluster)) {
-      parts.cluster.push([strips + row.cluster, "c" + row.cluster % 6, rowTop(row) - 12, 9]);
+      parts.cluster.push([strips + row.cluster, "c" + row.cluster % 6, rowTop(row) - 13, 8]);
     }
   }
   sheet.width = columns;
@@ -277,13 +282,14 @@ function head(i) {
 function drawReturn(it) {
   g.strokeStyle = g.fillStyle = colors.bad;
   g.lineWidth = 1.2;
-  // A folded cluster has one arch for all members without a lane.
-  const arches = it.members.filter(([lane]) => !isBand(lane)), rest = it.members.filter(([lane]) => isBand(lane));
+  // In a band and in narrow lanes, there is space for one arch only.
+  const isOwn = ([lane]) => !isBand(lane) && rows[rowOf[lane]].height >= 9, arches = it.members.filter(isOwn);
+  const rest = it.members.filter(it => !isOwn(it));
   if (rest.length) arches.push([rest[0][0], Math.max(...rest.map(it => it[1])), Math.min(...rest.map(it => it[2]))]);
   for (const [lane, restored, saved] of arches) {
     const row = rows[rowOf[lane]], x1 = x(restored), x2 = x(saved), at = y(lane), lift = Math.min(20, row.height * .6);
     if (!visible(saved, restored) || !isOnScreen(row)) continue;
-    // Between narrow lanes, an arch would hide the states of processes.
+    // Between low lanes, an arch would hide the states of processes.
     if (row.height < 12) {
       line(x1, at - row.height / 2, x2, at - row.height / 2);
       continue;
@@ -311,18 +317,24 @@ function drawRecoveryLine(points) {
   g.setLineDash([]);
 }
 
-// Symbols if there is space for them; otherwise ticks at the upper edge of the row, which hide nothing.
+// Symbols if there is space for them; otherwise ticks at the upper edge of the row, which hide nothing. On narrow lanes, a
+// checkpoint of several processes is one tick above them.
 function drawCheckpoints() {
   const inSight = checkpoints.filter(it => visible(it.from, it.upto)), room = new Uint32Array(rows.length);
   for (const it of inSight) for (const [lane] of it.members) room[rowOf[lane]]++;
   for (const it of inSight) {
     const color = it.undone ? colors.faint : clusterColor(it.first);
-    const tick = (row, from, upto) => {
+    const tick = (row, from, upto, above = 0) => {
       g.fillStyle = color;
       g.globalAlpha = it.kind === "forced" ? .55 : .9;
-      const height = row.lane < 0 ? 6 : Math.max(1, row.height * .22);
-      g.fillRect(x(from) - .5, rowTop(row), Math.max(1, x(upto) - x(from)), height);
+      const height = row.lane < 0 ? 6 : -above || Math.max(1, row.height * .22);
+      g.fillRect(x(from) - .5, rowTop(row) + above, Math.max(1, x(upto) - x(from)), height);
     };
+    const top = rows[rowOf[it.first]];
+    if (top.height < 9 && it.first !== it.last) {
+      if (isOnScreen(top)) tick(top, it.from, it.upto, -4);
+      continue;
+    }
     let before = -1;
     for (const [lane, at] of it.members.length ? it.members : withoutMembers(it)) {
       const row = rows[rowOf[lane]], most = inner() / (markSize(row.height) * 5);
@@ -346,7 +358,10 @@ function drawFailures() {
     if (!visible(it.from, it.from) || row === rows[rowOf[it.lane]] && Math.abs(x(it.from) - at) < 2) continue;
     row = rows[rowOf[it.lane]];
     at = x(it.from);
-    if (isOnScreen(row)) cross(g, at, y(it.lane), markSize(row.height) * 1.15);
+    if (!isOnScreen(row)) continue;
+    g.fillStyle = colors.bad;
+    if (row.height < 9) g.fillRect(at - 1, rowTop(row), 2, row.height);
+    else cross(g, at, y(it.lane), markSize(row.height) * 1.15);
   }
 }
 
@@ -367,14 +382,17 @@ function checkpointSign(g, kind, undone, cx, cy, size, color) {
   g.stroke();
 }
 
+// A cross with an edge, because work before a failure may be undone, which is red, too.
 function cross(g, cx, cy, size) {
-  g.strokeStyle = colors.bad;
-  g.lineWidth = 2.4;
   g.lineCap = "round";
   g.beginPath();
   g.moveTo(cx - size, cy - size); g.lineTo(cx + size, cy + size);
   g.moveTo(cx - size, cy + size); g.lineTo(cx + size, cy - size);
-  g.stroke();
+  for (const [color, wide] of [["paper", 5], ["bad", 2.4]]) {
+    g.strokeStyle = colors[color];
+    g.lineWidth = wide;
+    g.stroke();
+  }
   g.lineCap = "butt";
 }
 

@@ -28,7 +28,7 @@ const alone = (() => {
 
 // A row is a lane, or a band with all processes of a folded cluster.
 const folded = data.clusters.map(c => c.lanes > data.most_expanded);
-const rowOf = new Uint16Array(lanes);
+const rowOf = new Uint32Array(lanes);
 let rows = [], dense = false, laneHeight = 30, content = 0, laid = "";
 const rowTop = row => TOP + row.top - scrolled;
 const y = lane => { const row = rows[rowOf[lane]]; return rowTop(row) + row.height / 2; };
@@ -88,28 +88,30 @@ function firstVisible(at) {
   }
   return low;
 }
-function* inView() {
-  const { size, sent, arrived } = messages;
-  for (let i = firstVisible(view.from); i < size && sent[i] <= view.upto; i++) {
-    if (selected[i] && (hasArrived(i) ? arrived[i] : sent[i]) >= view.from) yield i;
+// Calls `act` for every selected message in view, until it returns `false`.
+function eachInView(act) {
+  const { size, sent, arrived } = messages, { from, upto } = view;
+  for (let i = firstVisible(from); i < size && sent[i] <= upto; i++) {
+    if (selected[i] && (sent[i] >= from || arrived[i] >= from) && act(i) === false) return;
   }
 }
 
 // The messages to draw as lines, or `null` if there are too many: in total, or because a quarter of them would cover others.
 function linesInView() {
   const lines = [], columns = new Map();
-  let covered = 0;
-  for (const i of inView()) {
+  let covered = 0, areTooMany = false;
+  eachInView(i => {
     const from = messages.from[i], to = messages.to[i];
-    if (from !== to && rowOf[from] === rowOf[to]) continue;
-    if (lines.length === data.most_lines) return null;
-    lines.push(i);
+    if (from !== to && rowOf[from] === rowOf[to]) return true;
+    areTooMany = lines.push(i) > data.most_lines;
+    if (areTooMany) return false;
     const column = (Math.floor(x(messages.sent[i])) * lanes + rowOf[from]) * lanes + rowOf[to];
     const before = columns.get(column) || 0;
     covered += before >= MOST_PER_PIXEL;
     columns.set(column, before + 1);
-  }
-  return covered * 4 > lines.length ? null : lines;
+    return true;
+  });
+  return areTooMany || covered * 4 > lines.length ? null : lines;
 }
 
 // --- shades
@@ -130,12 +132,13 @@ const isCounted = () => counts && !past && !filter.lanes && filter.fate === null
 function eachEnd(ofView, add) {
   if (!isCounted()) {
     const { from, to, sent, arrived, fate } = messages;
-    for (const i of ofView ? inView() : messages.sent.keys()) {
-      if (!selected[i]) continue;
+    const both = i => {
       const between = isBetween(i);
       add(from[i], fate[i], between, sent[i], 0, 1);
       if (hasArrived(i)) add(to[i], fate[i], between, arrived[i], 0, 1);
-    }
+    };
+    if (ofView) eachInView(both);
+    else for (let i = 0; i < messages.size; i++) if (selected[i]) both(i);
     return;
   }
   for (let i = 0; i < counts.places.length; i++) {
@@ -147,18 +150,20 @@ function eachEnd(ofView, add) {
 
 // Counts the messages per column: three strips for each row on the screen (delivered, undone or lost, and re-sent), then one
 // for each cluster, of its messages from and to others.
+let pool = new Float32Array(0);
 function countShades() {
   const columns = Math.ceil(inner() / COLUMN), first = rows.findIndex(isOnScreen);
   const last = rows.findLastIndex(isOnScreen), strips = (last - first + 1) * 3;
-  const bins = new Float32Array((strips + data.clusters.length) * columns);
+  const size = (strips + data.clusters.length) * columns, bins = pool.length < size ? pool = new Float32Array(size) : pool.fill(0);
   const scale = inner() / COLUMN / (view.upto - view.from);
   const put = (strip, at, length, number) => {
-    const from = (at - view.from) * scale, upto = from + length * scale;
-    const begin = Math.max(0, Math.floor(from)), end = Math.min(columns - 1, Math.floor(upto));
-    if (end <= begin && length * scale < 1) {
-      if (from >= 0 && begin < columns) bins[strip * columns + begin] += number;
+    if (!length) {
+      const column = Math.floor((at - view.from) * scale);
+      if (column >= 0 && column < columns) bins[strip * columns + column] += number;
       return;
     }
+    const from = (at - view.from) * scale, upto = from + length * scale;
+    const begin = Math.max(0, Math.floor(from)), end = Math.min(columns - 1, Math.floor(upto));
     for (let column = begin; column <= end; column++) {
       bins[strip * columns + column] += number * (Math.min(upto, column + 1) - Math.max(from, column)) / (upto - from);
     }

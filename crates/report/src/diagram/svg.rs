@@ -79,10 +79,9 @@ pub fn render(diagram: &Diagram, options: Options) -> String {
             (scene.labels())
             g clip-path="url(#plot)" {
                 (scene.lanes())
-                @match scene.is_dense() {
-                    true => (scene.density()),
-                    false => (scene.messages()),
-                }
+                @let is_dense = scene.is_dense();
+                (scene.density(is_dense))
+                @if !is_dense { (scene.messages()) }
                 (scene.stretches())
                 (scene.returns())
                 (scene.recovery_lines())
@@ -238,10 +237,14 @@ impl<'a> SvgDrawing<'a> {
     }
 
     /// Draws the density of the messages that each process sends and receives, in columns of equal width with a few
-    /// shades.
-    fn density(&self) -> Markup {
+    /// shades: all messages if `is_dense`, otherwise, on low lanes, those within clusters.
+    fn density(&self, is_dense: bool) -> Markup {
+        let is_counted = |it: &&MessageLine| {
+            let has_shade = is_dense && (it.between || self.options.within);
+            has_shade || self.is_low() && !it.between && self.shown(it.sent, it.arrived.unwrap_or(it.sent))
+        };
         let mut bins: BTreeMap<(usize, usize), u32> = BTreeMap::new();
-        for it in self.drawn() {
+        for it in self.diagram.messages.iter().filter(is_counted) {
             for (lane, at) in [(it.from, Some(it.sent)), (it.to, it.arrived)] {
                 if let Some(at) = at.map(|at| self.x(at)).filter(|it| *it >= LEFT) {
                     *bins.entry((self.row(lane).0, ((at - LEFT) / COLUMN) as usize)).or_default() += 1;
@@ -308,7 +311,7 @@ impl<'a> SvgDrawing<'a> {
         let lift = (self.options.lane * 0.55).min(16.0);
         let arch = |lane: usize, restored: i64, saved: i64| {
             let (x1, x2, y) = (n(self.x(restored)), self.x(saved), self.y(lane));
-            if self.options.lane < LEAST_LANE {
+            if self.is_low() {
                 return format!("M{x1} {}H{}", n(y), n(x2));
             }
             let (x2, top) = (n(x2), n(y - lift));
@@ -321,7 +324,7 @@ impl<'a> SvgDrawing<'a> {
                 path.return d=(it.members.iter().map(|it| arch(it.0, it.1, it.2)).collect::<String>()) {
                     title { (it.text) }
                 }
-                @if self.options.lane >= LEAST_LANE {
+                @if !self.is_low() {
                     path.tip d=(it.members.iter().map(|it| tip(it.0, it.2)).collect::<String>()) {}
                 }
             }
@@ -344,7 +347,7 @@ impl<'a> SvgDrawing<'a> {
     /// lanes are low, a checkpoint of several processes is one tick above them.
     fn marks(&self) -> Markup {
         let size = (self.options.lane * 0.2).clamp(1.8, 4.6);
-        let is_low = self.options.lane < LEAST_LANE;
+        let is_low = self.is_low();
         let shown = || {
             let members = |it: &'a CheckpointMark| it.members.iter().map(move |&(lane, at)| (it, lane, at));
             self.diagram.checkpoints.iter().flat_map(members).filter(|&(_, _, at)| self.shown(at, at))
@@ -373,10 +376,19 @@ impl<'a> SvgDrawing<'a> {
                 path class={ "tick c" (cluster) } d=(ticks.into_iter().collect::<String>()) {}
             }
             @for sign in signs { (sign) }
-            @for it in &self.diagram.outages {
-                (cross(self.x(it.from), self.y(it.lane), size))
+            @if is_low {
+                path.failure d=(self.diagram.outages.iter().map(|it| {
+                    let top = self.y(it.lane) - self.options.lane / 2.0;
+                    format!("M{} {}v{}", n(self.x(it.from)), n(top), n(self.options.lane))
+                }).collect::<BTreeSet<_>>().into_iter().collect::<String>()) {}
+            } @else {
+                @for it in &self.diagram.outages { (cross(self.x(it.from), self.y(it.lane), size)) }
             }
         }
+    }
+
+    fn is_low(&self) -> bool {
+        self.options.lane < LEAST_LANE
     }
 
     fn faults(&self) -> Markup {
@@ -448,7 +460,8 @@ fn mark(kind: Kind, undone: bool, cluster: usize, x: f64, y: f64, size: f64, tit
 fn cross(x: f64, y: f64, size: f64) -> Markup {
     let s = size * 1.1;
     let (a, b, c, d) = (n(x - s), n(x + s), n(y - s), n(y + s));
-    html! { path.failure d={ "M" (a) " " (c) "L" (b) " " (d) "M" (a) " " (d) "L" (b) " " (c) } {} }
+    let d = format!("M{a} {c}L{b} {d}M{a} {d}L{b} {c}");
+    html! { path.failure.edge d=(d) {} path.failure d=(d) {} }
 }
 
 /// Distances between ticks, in seconds, that yield round times in h:mm:ss. The page's script uses the same distances.
