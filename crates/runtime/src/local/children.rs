@@ -285,7 +285,7 @@ impl PlaceBackend for Children {
         let signal = if paused { Signal::SIGSTOP } else { Signal::SIGCONT };
         let is_running = match &self.commands {
             None => self.signal(process, life, signal)?,
-            // The node's own process goes on: it observes the command.
+            // The node's own process continues: it observes the command.
             Some(commands) => {
                 let child = self.children.get(&(process, life)).filter(|it| it.is_alive());
                 let id = commands.run.of_life(process, life);
