@@ -223,6 +223,7 @@ fn serve(hc3i: bool, steps: u32, feedback_every: u32, args: &[OsString]) -> Resu
             options,
             NodeInput::read()?,
             Arc::new(NodeConfig { protocol, application, defects: Default::default() }),
+            None,
         )?;
     } else {
         let protocol = Arc::new(());
@@ -230,6 +231,7 @@ fn serve(hc3i: bool, steps: u32, feedback_every: u32, args: &[OsString]) -> Resu
             options,
             NodeInput::read()?,
             Arc::new(NodeConfig { protocol, application, defects: Default::default() }),
+            None,
         )?;
     }
     Ok(())

@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     match args.first().and_then(|it| it.to_str()) {
         Some("node") => {
             let options = NodeOptions::parse(args[2..].iter().cloned())?;
-            Ok(node::run::<Writer>(options, NodeInput::read()?, Arc::new(PathBuf::from(&args[1])))?)
+            Ok(node::run::<Writer>(options, NodeInput::read()?, Arc::new(PathBuf::from(&args[1])), None)?)
         }
         Some("plain") => plain(Path::new(&args[1]), Path::new(&args[2])),
         _ => compare(),

@@ -78,7 +78,7 @@ fn ping_pong_node(args: &[OsString]) -> Result<(), Box<dyn Error>> {
     bench::pin(options.process.index());
     let results = Arc::new(PathBuf::from(&args[0]));
     let config = NodeConfig { protocol: Arc::new(()), application: results, defects: Default::default() };
-    Ok(node::run::<Node<NoProtocol, PingPong>>(options, NodeInput::read()?, Arc::new(config))?)
+    Ok(node::run::<Node<NoProtocol, PingPong>>(options, NodeInput::read()?, Arc::new(config), None)?)
 }
 
 #[derive(Clone, Debug)]

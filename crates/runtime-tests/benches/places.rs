@@ -179,7 +179,7 @@ where
         speeds: vec![100; CORES as usize].into(),
         cores: vec![1; CORES as usize].into(),
     };
-    node::run::<TaskProcess<P, Busy>>(options, NodeInput::read()?, Arc::new(config))?;
+    node::run::<TaskProcess<P, Busy>>(options, NodeInput::read()?, Arc::new(config), None)?;
     Ok(())
 }
 

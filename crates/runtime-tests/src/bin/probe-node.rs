@@ -14,9 +14,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let fifo = args.next().is_some_and(|order| order == "fifo");
     let (options, input) = (NodeOptions::parse(args)?, NodeInput::read()?);
     if fifo {
-        node::run::<Probe<true>>(options, input, Arc::new(script))?;
+        node::run::<Probe<true>>(options, input, Arc::new(script), None)?;
     } else {
-        node::run::<Probe<false>>(options, input, Arc::new(script))?;
+        node::run::<Probe<false>>(options, input, Arc::new(script), None)?;
     }
     Ok(())
 }
