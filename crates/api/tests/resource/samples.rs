@@ -27,7 +27,9 @@ fn every_file_is_in_the_binary() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/samples");
     let files: BTreeSet<String> = std::fs::read_dir(folder)
         .expect("the samples exist")
-        .map(|it| it.expect("the folder can be read").file_name().to_string_lossy().into_owned())
+        .map(|it| it.expect("the folder can be read"))
+        .filter(|it| it.path().is_file())
+        .map(|it| it.file_name().to_string_lossy().into_owned())
         .collect();
     let embedded: BTreeSet<String> = SAMPLES.iter().map(|it| format!("{}.yaml", it.name)).collect();
     assert_eq!(files, embedded);
