@@ -37,8 +37,7 @@ fn says(sentence: &'static str) -> impl Predicate<str> {
 }
 
 /// A command that leaves a file in each life, lists these files, and runs forever.
-const LISTS: &str =
-    r#"command: [sh, -c, 'touch "{{ data }}/life-{{ life }}"; ls "{{ data }}"; exec sleep 600']"#;
+const LISTS: &str = r#"command: [sh, -c, 'touch "{{ data }}/life-{{ life }}"; echo $FAULTLINE_BOOT; ls "{{ data }}"; exec sleep 600']"#;
 
 fn facts(place: &TestDirectory, kind: &str) -> Vec<Value> {
     let lines = place.faultline(["export", "run"]).output().unwrap().stdout;
@@ -55,8 +54,9 @@ fn log(place: &TestDirectory, name: &str) -> String {
 fn data_outlive_a_crash_but_not_the_loss_of_storage() {
     let place = TestDirectory::new();
     let faults = "{ at: 500ms, crash: { cluster: a, node: 1 } }, \
-                  { at: 1s, loseCluster: { cluster: b, storage: lost } }";
-    let text = system(&format!("{LISTS}\n      ends: {{ after: 3s }}"), faults);
+                  { at: 1s, loseCluster: { cluster: b, storage: lost } }, \
+                  { at: 2500ms, crash: { cluster: b, node: 0 } }";
+    let text = system(&format!("{LISTS}\n      ends: {{ after: 4s }}"), faults);
     let (json, _) = place.run("own.yaml", "local", &text, "run");
     assert_ne!(json["verdict"], "fail", "{json}");
     assert_eq!(json["run"]["protocol"], "system");
@@ -65,10 +65,11 @@ fn data_outlive_a_crash_but_not_the_loss_of_storage() {
     for name in ["recordComplete", "completed", "faultsTookEffect", "oneLife", "noUnplannedFailure"] {
         assert_eq!(result(name), "holds", "{name}");
     }
-    assert_eq!(log(&place, "a-0-1.log"), "life-1\n");
-    assert_eq!(log(&place, "a-1-2.log"), "life-1\nlife-2\n");
-    assert_eq!(log(&place, "b-0-2.log"), "life-2\n");
-    assert_eq!(facts(&place, "ready").len(), 5);
+    assert_eq!(log(&place, "a-0-1.log"), "fresh\nlife-1\n");
+    assert_eq!(log(&place, "a-1-2.log"), "restarted\nlife-1\nlife-2\n");
+    assert_eq!(log(&place, "b-0-2.log"), "replaced\nlife-2\n");
+    assert_eq!(log(&place, "b-0-3.log"), "restarted\nlife-2\nlife-3\n");
+    assert_eq!(facts(&place, "ready").len(), 6);
     assert_eq!(facts(&place, "exited"), [] as [Value; 0], "a crash is not an exit");
     assert_eq!(place.processes(), [] as [String; 0]);
     for command in ["check", "explain", "report"] {
