@@ -10,6 +10,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::diagram::{Diagram, Limits};
 use crate::explain::{ExplainedEvent, count};
 use crate::names::DisplayNames;
+use crate::probes::{ProbeSummary, RecoverySummary, strips};
 use crate::style;
 use crate::summary::{PropertyResult, RecordedRun, Summary, met, restored};
 use crate::terms;
@@ -27,7 +28,8 @@ pub fn render(recorded: RecordedRun<'_>) -> String {
     let timeline = Timeline::new(recorded.trace, recorded.manifest);
     let summary = Summary::of_timeline(recorded, &names, &timeline);
     let diagram = Diagram::new(&timeline, &names, Limits::default());
-    page(&summary, &diagram, &recorded.manifest.federation).into_string()
+    let strips = strips(&timeline, &names);
+    page(&summary, &diagram, &strips, &recorded.manifest.federation).into_string()
 }
 
 /// Renders another page in the same style, without scripts. `styles` are added to the styles that all pages
@@ -64,7 +66,7 @@ fn shell(title: &str, scripts: &str, styles: &[&str], body: Markup) -> Markup {
     }
 }
 
-fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
+fn page(summary: &Summary, diagram: &Diagram, strips: &Markup, federation: &str) -> Markup {
     let title = format!("{}: {}", summary.run.name, verdict(summary.verdict));
     let body = html! {
         main {
@@ -77,6 +79,12 @@ fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
             (clusters(summary))
             (time(summary))
             (rollbacks(summary))
+            @if !summary.probes.is_empty() {
+                h2 { "Probes" }
+                (rows(&ProbeSummary::TITLES, summary.probes.iter().map(ProbeSummary::row)))
+                (strips)
+                (rows(&RecoverySummary::TITLES, summary.probe_recoveries.iter().map(RecoverySummary::row)))
+            }
             @if !summary.expectations.is_empty() {
                 h2 { "Expectations" }
                 (expectations(summary))
@@ -422,6 +430,16 @@ fn properties(summary: &Summary) -> Markup {
                 }
                 td.num { (it.instances) }
             } } }
+        } }
+    }
+}
+
+/// Returns a table of these rows.
+fn rows<const N: usize>(titles: &[&str; N], rows: impl Iterator<Item = [String; N]>) -> Markup {
+    html! {
+        div.table { table {
+            thead { tr { @for title in titles { th { (title) } } } }
+            tbody { @for row in rows { tr { @for cell in &row { td { (cell) } } } } }
         } }
     }
 }
