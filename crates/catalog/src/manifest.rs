@@ -8,7 +8,7 @@ use faultline_api::resource::{
     ReplicateTo, StorageKind, System,
 };
 use faultline_api::{Federation, Names};
-use faultline_core::{ClusterId, ProcessId, Promise, Promises, Span};
+use faultline_core::{ClusterId, ProbeNo, ProcessId, Promise, Promises, Span};
 use faultline_trace::Manifest;
 use faultline_trace::expectation::{Expectation, ProbeEntry, SystemEntry};
 use faultline_trace::manifest::{
@@ -32,6 +32,7 @@ pub fn draft<N: Hosted>(
     let links =
         setup.links.iter().filter(|((from, to), _)| ClusterId::OUTSIDE != *from && ClusterId::OUTSIDE != *to);
     let started = started.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let system = spec.application.system().map(|it| system(it, &setup.names));
     Manifest {
         format: FORMAT,
         tool: env!("CARGO_PKG_VERSION").to_owned(),
@@ -76,8 +77,8 @@ pub fn draft<N: Hosted>(
             })
             .collect(),
         expected: None,
-        expectations: expectations(spec),
-        system: spec.application.system().map(|it| system(it, &setup.names)),
+        expectations: expectations(spec, system.as_ref()),
+        system,
         outcome: None,
         started_unix_ms: started.as_millis() as u64,
         duration: Span::ZERO,
@@ -93,15 +94,37 @@ pub fn expected<N: Hosted>(setup: &Setup<N>) -> Option<Expected> {
 }
 
 /// Returns what a valid federation expects of the run.
-fn expectations(spec: &FederationSpec) -> Vec<Expectation> {
-    let all = spec.expect.iter().flat_map(ExpectSpec::assertions);
-    all.map(|(_, assertion)| match assertion {
-        Assertion::RecoveredWithin(within) => Expectation::RecoveredWithin(within.0),
-        Assertion::Rollbacks(it) => Expectation::Rollbacks { at_most: it.at_most.into() },
-        Assertion::LostWork(it) => Expectation::LostWork { at_most: it.at_most.0 },
-        Assertion::FinishedWithin(within) => Expectation::FinishedWithin(within.0),
-    })
-    .collect()
+fn expectations(spec: &FederationSpec, system: Option<&SystemEntry>) -> Vec<Expectation> {
+    let probe = |entry: &ExpectSpec| {
+        let name = entry.probe.as_ref()?;
+        let position = system?.probes.iter().position(|it| it.name == *name)?;
+        Some(ProbeNo(position as u16))
+    };
+    let expectation = |entry: &ExpectSpec, assertion: Assertion<'_>| match (assertion, probe(entry)) {
+        (Assertion::RecoveredWithin(within), None) => Some(Expectation::RecoveredWithin(within.0)),
+        (Assertion::RecoveredWithin(within), Some(probe)) => {
+            Some(Expectation::ProbeRecovered { probe, within: within.0 })
+        }
+        (Assertion::Rollbacks(it), _) => Some(Expectation::Rollbacks { at_most: it.at_most.into() }),
+        (Assertion::LostWork(it), _) => Some(Expectation::LostWork { at_most: it.at_most.0 }),
+        (Assertion::FinishedWithin(within), _) => Some(Expectation::FinishedWithin(within.0)),
+        (Assertion::Availability(at_least), probe) => {
+            Some(Expectation::Availability { probe: probe?, at_least })
+        }
+        (Assertion::LongestOutage(it), probe) => {
+            Some(Expectation::LongestOutage { probe: probe?, at_most: it.0 })
+        }
+        (Assertion::Exits(name), _) => {
+            let cluster = spec.clusters.iter().position(|it| it.name == name)?;
+            let at_most = entry.at_most.unwrap_or(0).into();
+            Some(Expectation::Exits { cluster: ClusterId(cluster as u16), at_most })
+        }
+    };
+    let of_entry = |entry: &ExpectSpec| {
+        let all = entry.assertions().into_iter();
+        all.filter_map(|(_, it)| expectation(entry, it)).collect::<Vec<_>>()
+    };
+    spec.expect.iter().flat_map(of_entry).collect()
 }
 
 /// Returns the bounds on the work that a rollback may undo; `None` for a protocol that takes no checkpoints, or that

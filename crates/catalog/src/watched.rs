@@ -6,8 +6,8 @@ use faultline_api::resource::System;
 use faultline_core::application::Job;
 use faultline_core::process::{In, Out};
 use faultline_core::{
-    Digest, FaultModel, Gauges, LifeStart, Membership, Process, ProcessId, Promises, Scope, Span, Time,
-    Trigger,
+    Action, Digest, FaultModel, Gauges, LifeStart, Membership, Process, ProcessId, Promises, Scope, Span,
+    Time, Trigger,
 };
 use faultline_protocols::none::NoStamp;
 use faultline_supervisor::{SystemEnd, SystemRun};
@@ -44,7 +44,9 @@ impl Process for Watched {
     type Config = ();
     const FIFO: bool = false;
 
-    fn start(_: LifeStart<()>, _: Time, _: &mut Out<Self>) -> Watched {
+    /// The process stores nothing itself, so its storage is complete from the start.
+    fn start(_: LifeStart<()>, _: Time, out: &mut Out<Self>) -> Watched {
+        out.extend([Action::Started, Action::Held]);
         Watched
     }
 

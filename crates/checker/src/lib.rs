@@ -3,10 +3,10 @@
 //! The checker reads only the [`History`] of a run: its facts, and the context that no fact states ([`Context`]). Each
 //! property under [`properties`] reports what it judged and what it found. Clocks do not order facts of different
 //! processes: facts are related by streams, restores, message identities and incarnations. Times of different processes
-//! are compared only in virtual time, where all processes read the same clock ([`Context::common_clock`]), and by two
-//! properties: [`Property::AtOnce`], which allows for the uncertainty of the clocks, and [`Property::BoundedLoss`],
-//! which uses the comparison only to excuse a late checkpoint or write. A protocol's reports about itself
-//! ([`faultline_core::Claim`]) are judged, or identify what to judge; they are never evidence.
+//! are compared only in virtual time, where all processes read the same clock ([`Context::common_clock`]), and by three
+//! properties: [`Property::AtOnce`] and [`Property::Expected`], which allow for the uncertainty of the clocks, and
+//! [`Property::BoundedLoss`], which uses the comparison only to excuse a late checkpoint or write. A protocol's reports
+//! about itself ([`faultline_core::Claim`]) are judged, or identify what to judge; they are never evidence.
 
 mod evidence;
 mod finding;

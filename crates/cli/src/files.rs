@@ -51,7 +51,7 @@ pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, CommandErr
     output::print(&format!(
         "{} is valid: {}, {}, {}, {}\n",
         source.label,
-        federation.spec.protocol.name(),
+        manifest.protocol,
         count(manifest.clusters.len() as u64, "cluster"),
         count(nodes, "process"),
         count(manifest.plan.len() as u64, "fault"),

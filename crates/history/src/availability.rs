@@ -17,13 +17,15 @@ const RECOVERED_AFTER: usize = 3;
 
 /// The samples of a probe.
 #[derive(Clone, Debug)]
-pub struct ProbeHistory<'a> {
+pub struct ProbeHistory {
     /// The probe.
-    pub entry: &'a ProbeEntry,
+    pub entry: ProbeEntry,
     /// The start and the end of the time in which samples count.
     pub window: (Time, Time),
     /// The samples of each process, in the order of [`ProbeEntry::by`].
     pub strips: Vec<Strip>,
+    /// How the probe recovered after each fault that took effect, in order.
+    pub recoveries: Vec<FaultRecovery>,
 }
 
 /// The samples of a probe by one process.
@@ -87,16 +89,18 @@ pub struct FaultRecovery {
 }
 
 /// Returns the history of every probe.
-pub fn probes<'a>(history: &History<'a>) -> Vec<ProbeHistory<'a>> {
+pub fn probes(history: &History<'_>) -> Vec<ProbeHistory> {
     let Some(system) = &history.context.system else { return Vec::new() };
     let begun = history.supervision.begun.unwrap_or_default();
     let window = (begun, end(history).max(begun));
+    let effects = effects(history);
     let numbered = (0..).map(ProbeNo).zip(&system.probes);
     numbered
-        .map(|(no, entry)| ProbeHistory {
-            entry,
-            window,
-            strips: entry.by.iter().map(|it| strip(history, no, entry, *it, window)).collect(),
+        .map(|(no, entry)| {
+            let strips = entry.by.iter().map(|it| strip(history, no, entry, *it, window)).collect();
+            let mut probe = ProbeHistory { entry: entry.clone(), window, strips, recoveries: Vec::new() };
+            probe.recoveries = probe.recoveries(&effects);
+            probe
         })
         .collect()
 }
@@ -190,7 +194,8 @@ impl Strip {
         }
     }
 
-    /// Returns the time from `at` to the first of several consecutive successful samples, all before `end`.
+    /// Returns the time from `at` to the first of several consecutive successful samples, all before `end`. Zero if the
+    /// probe was observed, and no sample failed, until then.
     fn recovered(&self, at: Time, end: Time) -> Option<Span> {
         let first = self.samples.partition_point(|it| it.upto < at);
         let is_unobserved = |from: Time, upto: Time| {
@@ -200,8 +205,9 @@ impl Strip {
             let (first, last) = (it[0], it[it.len() - 1]);
             it.iter().all(|it| it.is_success) && last.upto <= end && !is_unobserved(first.from, last.upto)
         };
-        let found = self.samples[first..].windows(RECOVERED_AFTER).find(recovers)?;
-        Some(found[0].from.max(at).since(at))
+        let place = self.samples[first..].windows(RECOVERED_AFTER).position(|it| recovers(&it))?;
+        let from = self.samples[first + place].from.max(at);
+        Some(if place == 0 && !is_unobserved(at, from) { Span::ZERO } else { from.since(at) })
     }
 
     /// Returns how long the probe failed in a period.
@@ -211,7 +217,7 @@ impl Strip {
     }
 }
 
-impl ProbeHistory<'_> {
+impl ProbeHistory {
     /// Returns the number of successful samples, and that of all samples.
     pub fn samples(&self) -> (usize, usize) {
         let all = || self.strips.iter().flat_map(|it| &it.samples);
@@ -231,9 +237,13 @@ impl ProbeHistory<'_> {
         self.strips.iter().flat_map(|it| &it.outages)
     }
 
-    /// Returns how the probe recovered after each fault that took effect, in order.
-    pub fn recoveries(&self, history: &History<'_>) -> Vec<FaultRecovery> {
-        let effects = effects(history);
+    /// Returns the largest possible error of a recovery, apart from that of the clocks.
+    pub fn uncertainty(&self) -> Span {
+        self.entry.every + self.entry.timeout
+    }
+
+    /// Returns how the probe recovered after these faults.
+    fn recoveries(&self, effects: &[(FaultNo, Time, Time)]) -> Vec<FaultRecovery> {
         let ends = effects.iter().skip(1).map(|it| it.1).chain([self.window.1]);
         let recovery = |(&(no, effect, at), end): (&(FaultNo, Time, Time), Time)| {
             let (end, judged) = (end.max(at), |it: &&Strip| it.samples.iter().any(|it| it.upto >= at));
@@ -315,7 +325,7 @@ mod tests {
         }
     }
 
-    fn found(run: &Run) -> ProbeHistory<'_> {
+    fn found(run: &Run) -> ProbeHistory {
         probes(&run.history()).remove(0)
     }
 
@@ -432,6 +442,18 @@ mod tests {
     }
 
     #[test]
+    fn a_fault_that_makes_no_sample_fail_needs_no_recovery() {
+        let mut run = probing();
+        samples(&mut run, "sss");
+        run.wait(millis(20));
+        inject(&mut run, 0, Fault::crash(p(0)));
+        run.wait(millis(10));
+        samples(&mut run, "ssss");
+        end(&mut run);
+        assert_eq!(found(&run).recoveries[0].recovered, Some(Span::ZERO));
+    }
+
+    #[test]
     fn a_fault_that_lasts_counts_from_its_end() {
         let (from, to) = (faultline_core::ClusterId(0), faultline_core::ClusterId(1));
         let mut run = probing();
@@ -439,8 +461,7 @@ mod tests {
         inject(&mut run, 0, Fault::Partition { from, to, both: true, span: millis(400) });
         samples(&mut run, "ffffffsss");
         end(&mut run);
-        let history = run.history();
-        let recovery = probes(&history)[0].recoveries(&history)[0];
+        let recovery = found(&run).recoveries[0];
         assert_eq!((recovery.at, recovery.recovered), (at(700), Some(millis(200))));
         assert_eq!(recovery.failed, millis(600));
     }

@@ -107,7 +107,7 @@ pub fn unpermitted_exits<'h>(history: &'h History<'_>) -> Vec<(Source, &'h Endin
 
 struct Measuring<'h, 'a> {
     history: &'h History<'a>,
-    probes: Vec<ProbeHistory<'h>>,
+    probes: Vec<ProbeHistory>,
     /// Whether no further facts can be missing.
     is_over: bool,
 }
@@ -264,7 +264,7 @@ impl Measuring<'_, '_> {
         Ok(Figure { value, error: 0.0, more: self.unfinished(), words })
     }
 
-    fn probe(&self, probe: ProbeNo) -> Result<&ProbeHistory<'_>, Unknown> {
+    fn probe(&self, probe: ProbeNo) -> Result<&ProbeHistory, Unknown> {
         let history = self.probes.get(probe.index()).filter(|it| it.samples().1 > 0);
         let history = history.ok_or_else(|| Unknown {
             reason: "the probe did not run".into(),
@@ -308,9 +308,9 @@ impl Measuring<'_, '_> {
     /// run ends, before the probe has recovered and before the limit.
     fn recovery_of(&self, probe: ProbeNo, limit: f64) -> Result<Figure, Unknown> {
         let probe = self.probe(probe)?;
-        let error = (probe.entry.every + probe.entry.timeout).as_secs_f64() + self.clock_error();
+        let error = probe.uncertainty().as_secs_f64() + self.clock_error();
         let judged: Vec<(f64, bool)> = probe
-            .recoveries(self.history)
+            .recoveries
             .iter()
             .map(|it| (it.recovered.unwrap_or(it.within).as_secs_f64(), it.recovered.is_some()))
             .filter(|(value, has_recovered)| *has_recovered || value - error > limit)

@@ -20,6 +20,7 @@ use faultline_trace::manifest::{BackendKind, Copies, EffectEntry, ReplicaHolders
 use serde::Serialize;
 
 use crate::names::{DisplayNames, RollbackUnit};
+use crate::probes::recoveries;
 use crate::summary::{measured, met};
 use crate::text::percent;
 use crate::timeline::{Failure, RestoredMember, Takeover, Tasks, Timeline, TimelineRollback};
@@ -108,6 +109,7 @@ pub fn explain(timeline: &Timeline, manifest: &Manifest, names: &DisplayNames) -
     let early = ended_early(timeline, manifest, names);
     told.extend(early.clone().map(silent));
     told.extend(never_due(manifest).map(silent));
+    told.extend(recoveries(timeline).iter().map(|it| silent(it.sentence())));
     told.extend(timeline.expectations.iter().map(|it| silent(expected(it))));
     if timeline.rollbacks.is_empty() {
         told.push(silent(match (timeline.failures.is_empty(), early.is_some()) {

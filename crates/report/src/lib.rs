@@ -17,6 +17,7 @@
 //! | [`page`] | the report: one HTML file |
 //! | [`timeline`] | what happened, timed by the clocks of the processes |
 //! | [`mod@transcript`] | a small run, line by line |
+//! | [`probes`] | what the probes of a user's own system found: tables, and strips for the page |
 //! | [`style`] | the colours and styles of all pages |
 
 pub mod chart;
@@ -25,6 +26,7 @@ pub mod events;
 pub mod explain;
 pub mod names;
 pub mod page;
+pub mod probes;
 pub mod spread;
 pub mod style;
 pub mod summary;

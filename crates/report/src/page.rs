@@ -11,6 +11,7 @@ use crate::diagram::pack::PackedDiagram;
 use crate::diagram::{Diagram, svg};
 use crate::explain::{ExplainedEvent, count};
 use crate::names::DisplayNames;
+use crate::probes::{ProbeSummary, RecoverySummary, strips};
 use crate::style;
 use crate::summary::{PropertyResult, PropertySummary, RecordedRun, Summary, met, restored};
 use crate::terms;
@@ -28,22 +29,21 @@ const SCRIPT: &str = concat!(
 
 /// Renders the page of a run.
 pub fn render(recorded: RecordedRun<'_>) -> String {
-    let (summary, diagram) = derived(recorded);
-    page(&summary, &diagram, &recorded.manifest.federation).into_string()
+    rendered(recorded).0
 }
 
 /// Renders the page of a run, and its diagram as a picture.
 pub fn render_with_picture(recorded: RecordedRun<'_>) -> (String, String) {
-    let (summary, diagram) = derived(recorded);
-    let page = page(&summary, &diagram, &recorded.manifest.federation).into_string();
+    let (page, diagram) = rendered(recorded);
     (page, svg::render(&diagram, svg::Options::default()))
 }
 
-fn derived(recorded: RecordedRun<'_>) -> (Summary, Diagram) {
+fn rendered(recorded: RecordedRun<'_>) -> (String, Diagram) {
     let names = DisplayNames::new(recorded.manifest);
     let timeline = Timeline::new(recorded.trace, recorded.manifest);
     let summary = Summary::of_timeline(recorded, &names, &timeline);
-    (summary, Diagram::new(&timeline, &names))
+    let (diagram, strips) = (Diagram::new(&timeline, &names), strips(&timeline, &names));
+    (page(&summary, &diagram, &strips, &recorded.manifest.federation).into_string(), diagram)
 }
 
 /// Renders another page in the same style, without scripts. `styles` are added to the styles that all pages
@@ -80,7 +80,7 @@ fn shell(title: &str, scripts: &str, styles: &[&str], body: Markup) -> Markup {
     }
 }
 
-fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
+fn page(summary: &Summary, diagram: &Diagram, strips: &Markup, federation: &str) -> Markup {
     let packed = PackedDiagram::new(diagram);
     let title = format!("{}: {}", summary.run.name, verdict(summary.verdict));
     let body = html! {
@@ -94,6 +94,12 @@ fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
             (clusters(summary))
             (time(summary))
             (rollbacks(summary))
+            @if !summary.probes.is_empty() {
+                h2 { "Probes" }
+                (rows(&ProbeSummary::TITLES, summary.probes.iter().map(ProbeSummary::row)))
+                (strips)
+                (rows(&RecoverySummary::TITLES, summary.probe_recoveries.iter().map(RecoverySummary::row)))
+            }
             @if !summary.expectations.is_empty() {
                 h2 { "Expectations" }
                 (expectations(summary))
@@ -451,6 +457,16 @@ fn properties<'a>(all: impl IntoIterator<Item = &'a PropertySummary>) -> Markup 
                 }
                 td.num { (it.instances) }
             } } }
+        } }
+    }
+}
+
+/// Returns a table of these rows.
+fn rows<const N: usize>(titles: &[&str; N], rows: impl Iterator<Item = [String; N]>) -> Markup {
+    html! {
+        div.table { table {
+            thead { tr { @for title in titles { th { (title) } } } }
+            tbody { @for row in rows { tr { @for cell in &row { td { (cell) } } } } }
         } }
     }
 }

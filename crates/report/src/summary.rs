@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::explain::{ExplainedEvent, count, enumerate, explain};
 use crate::names::{DisplayNames, RollbackUnit, checkpoint};
+use crate::probes::{self, ProbeSummary, RecoverySummary};
 use crate::text::{ended, word};
 use crate::timeline::{Timeline, TimelineCheckpoint, TimelineRollback};
 
@@ -38,6 +39,12 @@ pub struct Summary {
     pub processes: Vec<ProcessSummary>,
     /// The outages, in the order of their first failures.
     pub outages: Vec<Outage>,
+    /// What each process found by running a probe of a user's own system.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<ProbeSummary>,
+    /// How each probe recovered after each fault.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub probe_recoveries: Vec<RecoverySummary>,
     /// What the federation expects, compared with the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub expectations: Vec<Assessment>,
@@ -52,6 +59,9 @@ pub struct Summary {
     /// The properties about which an imported run contains no evidence.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_judged: Vec<String>,
+    /// Whether the run is that of a user's own system, whose messages, checkpoints and results are unknown.
+    #[serde(skip)]
+    pub(crate) is_system: bool,
     /// The explanation of the run, in sentences.
     pub explanation: Vec<ExplainedEvent>,
 }
@@ -516,12 +526,15 @@ impl Summary {
             clusters: names.clusters().map(|it| cluster(it, names, timeline, trace)).collect(),
             processes: timeline.ledger.processes.iter().map(|it| process(it, names)).collect(),
             outages: timeline.outages.clone(),
+            probes: probes::probes(timeline, names),
+            probe_recoveries: probes::recoveries(timeline),
             expectations: timeline.expectations.clone(),
             faults: faults(manifest, names, timeline),
             links: manifest.links.iter().map(|it| link_summary(it, names, timeline)).collect(),
             result: result(manifest, trace, names, timeline),
             properties: properties(judgement),
             not_judged: not_judged(manifest, judgement),
+            is_system: manifest.system.is_some(),
             explanation: explain(timeline, manifest, names),
         }
     }

@@ -7,6 +7,7 @@ pub use faultline_trace::duration::{instant, span};
 use faultline_trace::shell_word;
 
 use crate::explain::count;
+use crate::probes::{ProbeSummary, RecoverySummary};
 use crate::summary::{ClusterSummary, PropertyResult, PropertySummary, Summary, met, restored};
 use crate::table::{lines, split, table, wrapped};
 
@@ -26,11 +27,13 @@ pub fn summary(summary: &Summary, layout: Layout) -> String {
     let writer = Writer { summary, layout };
     let mut parts = vec![writer.verdict()];
     if !layout.quiet {
-        parts.extend([writer.rollbacks(), writer.clusters()]);
+        if !summary.is_system {
+            parts.extend([writer.rollbacks(), writer.clusters()]);
+        }
         if layout.verbose {
             parts.push(writer.time());
         }
-        parts.push(writer.expectations());
+        parts.extend([writer.probe_recoveries(), writer.probes(), writer.expectations()]);
         parts.extend([writer.findings(), writer.properties(), writer.closing()]);
     }
     parts.retain(|it| !it.is_empty());
@@ -166,6 +169,22 @@ impl Writer<'_> {
         ettr.into_iter().chain(phases).collect::<Vec<_>>().join("; ")
     }
 
+    fn probe_recoveries(&self) -> String {
+        let rows = self.summary.probe_recoveries.iter().map(RecoverySummary::row);
+        self.rows(&RecoverySummary::TITLES, rows)
+    }
+
+    fn probes(&self) -> String {
+        self.rows(&ProbeSummary::TITLES, self.summary.probes.iter().map(ProbeSummary::row))
+    }
+
+    /// Formats a table of these rows; empty if there are none.
+    fn rows<const N: usize>(&self, titles: &[&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+        let mut table = self.titled(titles);
+        table.add_rows(rows);
+        if table.row_count() == 0 { String::new() } else { lines(&table) }
+    }
+
     fn expectations(&self) -> String {
         let mut table = self.titled(&["expected", "measured", "result"]);
         for it in &self.summary.expectations {
@@ -184,7 +203,7 @@ impl Writer<'_> {
     fn findings(&self) -> String {
         // The log of another system need not contain results or faults.
         let is_imported = self.summary.run.events.is_some();
-        let has_results = !is_imported || self.summary.result.finished > 0;
+        let has_results = !is_imported && !self.summary.is_system || self.summary.result.finished > 0;
         let mut text = if has_results { wrapped("", &self.result()) } else { String::new() };
         let lists_all = self.layout.verbose || self.summary.not_exercised().is_empty();
         let more = if lists_all { "" } else { " (`-v` lists them)" };
@@ -192,6 +211,10 @@ impl Writer<'_> {
         if !self.summary.not_judged.is_empty() {
             let names = self.summary.not_judged.join(", ");
             text += &wrapped("not judged: ", &format!("{names} (the events contain no evidence about them)"));
+        }
+        if self.summary.is_system {
+            let what = "messages, checkpoints and states of these programs, which Faultline does not see";
+            text += &wrapped("not judged: ", what);
         }
         if !is_imported || !self.summary.faults.is_empty() {
             text += &wrapped("", &self.summary.faults_in_words());

@@ -18,13 +18,18 @@ pub const MAX_EXPECTATIONS: usize = 64;
 #[x_kube(
     crates(kube_core = "::kube_core"),
     validation = Rule::new(
-        "[has(self.recoveredWithin), has(self.rollbacks), has(self.lostWork), has(self.finishedWithin)]\
-         .filter(x, x).size() == 1"
-    ).message("an expectation must have exactly one assertion: recoveredWithin, rollbacks, lostWork or finishedWithin"),
+        "[has(self.recoveredWithin), has(self.rollbacks), has(self.lostWork), has(self.finishedWithin), \
+         has(self.availability), has(self.longestOutage), has(self.exits)].filter(x, x).size() == 1"
+    ).message("an expectation must have exactly one assertion: recoveredWithin, rollbacks, lostWork, finishedWithin, availability, longestOutage or exits"),
+    validation = Rule::new(
+        "has(self.probe) ? has(self.recoveredWithin) || has(self.availability) || has(self.longestOutage) \
+         : !has(self.availability) && !has(self.longestOutage)"
+    ).message("availability and longestOutage need probe, which only they and recoveredWithin allow"),
+    validation = Rule::new("has(self.exits) == has(self.atMost)").message("exits and atMost need each other"),
 )]
 pub struct ExpectSpec {
     /// Assertion: no recovery takes longer than this, from the first failure until the last process that rolled back has
-    /// resumed.
+    /// resumed. With `probe`: from the effect of each fault until the probe succeeds again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovered_within: Option<Duration>,
     /// Assertion: few rollbacks. If each process rolls back alone, those of processes count, otherwise those of
@@ -37,6 +42,24 @@ pub struct ExpectSpec {
     /// Assertion: the run completes within this time, counted from the start of the application.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_within: Option<Duration>,
+    /// The probe that `availability`, `longestOutage` or `recoveredWithin` is about. Only for systems.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 40))]
+    pub probe: Option<String>,
+    /// Assertion: at least this fraction of the probe's samples succeeds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub availability: Option<f64>,
+    /// Assertion: no outage of the probe is longer than this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_outage: Option<Duration>,
+    /// Assertion: at most `atMost` commands of this cluster end by themselves. Only for systems.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 40))]
+    pub exits: Option<String>,
+    /// The largest permitted number of `exits`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<u32>,
 }
 
 /// The largest permitted number.
@@ -56,8 +79,8 @@ pub struct TimeAtMost {
 }
 
 /// An assertion of [`ExpectSpec`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Assertion {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Assertion<'a> {
     /// See [`ExpectSpec::recovered_within`].
     RecoveredWithin(Duration),
     /// See [`ExpectSpec::rollbacks`].
@@ -66,16 +89,25 @@ pub enum Assertion {
     LostWork(TimeAtMost),
     /// See [`ExpectSpec::finished_within`].
     FinishedWithin(Duration),
+    /// See [`ExpectSpec::availability`].
+    Availability(f64),
+    /// See [`ExpectSpec::longest_outage`].
+    LongestOutage(Duration),
+    /// See [`ExpectSpec::exits`].
+    Exits(&'a str),
 }
 
 impl ExpectSpec {
     /// Returns the assertions with the names of their fields. Valid entries have exactly one.
-    pub fn assertions(&self) -> Vec<(&'static str, Assertion)> {
+    pub fn assertions(&self) -> Vec<(&'static str, Assertion<'_>)> {
         let all = [
             ("recoveredWithin", self.recovered_within.map(Assertion::RecoveredWithin)),
             ("rollbacks", self.rollbacks.map(Assertion::Rollbacks)),
             ("lostWork", self.lost_work.map(Assertion::LostWork)),
             ("finishedWithin", self.finished_within.map(Assertion::FinishedWithin)),
+            ("availability", self.availability.map(Assertion::Availability)),
+            ("longestOutage", self.longest_outage.map(Assertion::LongestOutage)),
+            ("exits", self.exits.as_deref().map(Assertion::Exits)),
         ];
         all.into_iter().filter_map(|(name, it)| Some((name, it?))).collect()
     }

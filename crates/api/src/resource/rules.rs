@@ -409,7 +409,8 @@ impl Notation {
 /// Values of a duration that CEL cannot parse.
 const WORDS: [&str; 3] = ["0", "never", "infinite"];
 
-/// The field whose quantities must have the same text. A rule for all of them would be too long for API servers.
+/// The field whose quantities must have the same text. Otherwise, the rule for the application would be several times as
+/// long.
 const TEXTUAL: &str = "system";
 
 /// Returns the expression that is true if two values of this schema are equal. Durations and numbers of cores

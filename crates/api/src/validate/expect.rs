@@ -2,31 +2,20 @@
 
 use faultline_core::Span;
 
-use super::Check;
+use super::{Check, one_of};
 use crate::quantity::Duration;
-use crate::resource::{Assertion, MAX_EXPECTATIONS};
+use crate::resource::{Assertion, ExpectSpec, MAX_EXPECTATIONS};
+
+/// The length of the longest name.
+const MAX_NAME: usize = 40;
 
 impl Check<'_> {
     pub(super) fn expectations(&mut self) {
         let all = &self.spec.expect;
         self.at_most_entries("spec.expect", all.len(), MAX_EXPECTATIONS);
         for (index, entry) in all.iter().enumerate() {
-            let path = format!("spec.expect[{index}]");
-            match entry.assertions()[..] {
-                [] => self.problem(
-                    path,
-                    "the expectation has no assertion",
-                    "add one: `recoveredWithin: 3s`, `rollbacks: { atMost: 4 }`, `lostWork: { atMost: 10s }` or \
-                     `finishedWithin: 2m`",
-                ),
-                [(name, assertion)] => self.assertion(format!("{path}.{name}"), assertion),
-                [(first, _), (second, _), ..] => self.problem(
-                    format!("{path}.{second}"),
-                    format!("the expectation has two assertions, `{first}` and `{second}`"),
-                    "split it into two expectations with one assertion each",
-                ),
-            }
-            if all[..index].contains(entry) && self.problems.is_empty() {
+            self.expectation(&format!("spec.expect[{index}]"), entry);
+            if self.problems.is_empty() && all[..index].contains(entry) {
                 self.problem(
                     format!("spec.expect[{index}]"),
                     "the same expectation is listed twice",
@@ -36,11 +25,78 @@ impl Check<'_> {
         }
     }
 
-    fn assertion(&mut self, path: String, assertion: Assertion) {
-        let within = match assertion {
-            Assertion::RecoveredWithin(within) | Assertion::FinishedWithin(within) => within,
-            Assertion::Rollbacks(_) | Assertion::LostWork(_) => return,
-        };
+    fn expectation(&mut self, path: &str, entry: &ExpectSpec) {
+        match entry.assertions()[..] {
+            [] => self.problem(
+                path,
+                "the expectation has no assertion",
+                "add one: `recoveredWithin: 3s`, `rollbacks: { atMost: 4 }`, `lostWork: { atMost: 10s }`, \
+                 `finishedWithin: 2m` or, for a probe of a system, `availability: 0.95` or `longestOutage: 5s`",
+            ),
+            [(name, assertion)] => self.assertion(path, name, assertion, entry),
+            [(first, _), (second, _), ..] => self.problem(
+                format!("{path}.{second}"),
+                format!("the expectation has two assertions, `{first}` and `{second}`"),
+                "split it into two expectations with one assertion each",
+            ),
+        }
+        if entry.at_most.is_some() && entry.exits.is_none() {
+            let help = "add `exits: CLUSTER`, or write `atMost` under `rollbacks` or `lostWork`";
+            self.problem(format!("{path}.atMost"), "`atMost` limits nothing here", help);
+        }
+        let Some(probe) = &entry.probe else { return };
+        let path = format!("{path}.probe");
+        self.probe(&path, probe);
+        if entry.recovered_within.or(entry.longest_outage).is_none() && entry.availability.is_none() {
+            self.problem(
+                path,
+                "this assertion is not about a probe",
+                "remove `probe`, or assert `availability`, `longestOutage` or `recoveredWithin`",
+            );
+        }
+    }
+
+    fn assertion(&mut self, path: &str, name: &str, assertion: Assertion<'_>, entry: &ExpectSpec) {
+        let at = format!("{path}.{name}");
+        match assertion {
+            Assertion::RecoveredWithin(_) | Assertion::Rollbacks(_) | Assertion::LostWork(_)
+                if entry.probe.is_none() && self.spec.application.system().is_some() =>
+            {
+                self.problem(
+                    at,
+                    "Faultline does not see rollbacks and recoveries of the programs of a system",
+                    "use a probe: `{ probe: NAME, recoveredWithin: 10s }`",
+                );
+            }
+            Assertion::RecoveredWithin(within) | Assertion::FinishedWithin(within) => self.within(at, within),
+            Assertion::Rollbacks(_) | Assertion::LostWork(_) => {}
+            Assertion::Availability(share) if !(share > 0.0 && share <= 1.0) => self.problem(
+                at,
+                format!("{share} is not a fraction of the samples"),
+                "write a number above 0 and up to 1, such as 0.95",
+            ),
+            Assertion::Availability(_) | Assertion::LongestOutage(_) => {
+                if entry.probe.is_none() {
+                    self.problem(at, format!("`{name}` needs a probe"), "add `probe: NAME`");
+                }
+            }
+            Assertion::Exits(cluster) => {
+                if !self.is_name(&at, cluster) {
+                    return;
+                }
+                if self.spec.application.system().is_none() {
+                    self.not_a_system(at);
+                } else if !self.nodes.contains_key(cluster) {
+                    let known: Vec<&str> = self.nodes.keys().copied().collect();
+                    self.problem(at, format!("there is no cluster `{cluster}`"), one_of(cluster, &known));
+                } else if entry.at_most.is_none() {
+                    self.problem(at, "the limit is missing", "add `atMost: 0`");
+                }
+            }
+        }
+    }
+
+    fn within(&mut self, path: String, within: Duration) {
         let deadline = self.spec.deadline();
         if within.0 == Span::ZERO {
             self.problem(path, "the time must not be 0", "write a duration above zero");
@@ -51,5 +107,39 @@ impl Check<'_> {
                 "choose a shorter time, or extend `deadline`",
             );
         }
+    }
+
+    /// Checks the length of the name of a probe or a cluster.
+    fn is_name(&mut self, path: &str, name: &str) -> bool {
+        let is_short = (1..=MAX_NAME).contains(&name.len());
+        if !is_short {
+            let help = format!("write 1 to {MAX_NAME} characters");
+            self.problem(path, format!("the name has {} characters", name.chars().count()), help);
+        }
+        is_short
+    }
+
+    fn probe(&mut self, path: &str, probe: &str) {
+        if !self.is_name(path, probe) {
+            return;
+        }
+        let Some(system) = self.spec.application.system() else { return self.not_a_system(path.to_owned()) };
+        let known: Vec<&str> = system.probes.keys().map(String::as_str).collect();
+        if !known.contains(&probe) {
+            let help = match &known[..] {
+                [] => "add it to `application.system.probes`".to_owned(),
+                known => one_of(probe, known),
+            };
+            self.problem(path, format!("there is no probe `{probe}`"), help);
+        }
+    }
+
+    fn not_a_system(&mut self, path: String) {
+        let name = self.spec.application.name();
+        self.problem(
+            path,
+            format!("only systems have probes and commands, but the application is `{name}`"),
+            "use `recoveredWithin`, `rollbacks`, `lostWork` or `finishedWithin`, without `probe`",
+        );
     }
 }

@@ -203,6 +203,16 @@ fn every_mistake_is_explained() {
         ("deadline before the end", with("deadline: 60s", "deadline: 1s").replace("at: 4s", "at: 500ms")),
         ("no assertion", format!("{GOOD}  expect: [{{}}]\n")),
         ("two assertions", format!("{GOOD}  expect: [{{ recoveredWithin: 3s, finishedWithin: 9s }}]\n")),
+        (
+            "expectations of probes without a system",
+            format!("{GOOD}  expect: [{{ probe: write, availability: 1.5 }}, {{ exits: lyon }}]\n"),
+        ),
+        (
+            "assertions that lack something",
+            format!(
+                "{GOOD}  expect: [{{ longestOutage: 1s }}, {{ rollbacks: {{ atMost: 1 }}, atMost: 2 }}]\n"
+            ),
+        ),
         ("an expectation after the deadline", format!("{GOOD}  expect: [{{ finishedWithin: 2m }}]\n")),
         ("an expectation that is listed twice", {
             let entry = "{ rollbacks: { atMost: 1 } }";

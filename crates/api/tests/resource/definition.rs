@@ -218,6 +218,10 @@ fn agree(fields: Value, is_valid: bool) {
 fn the_rules_refuse_expectations_without_exactly_one_assertion() {
     agree(json!({ "expect": [{ "rollbacks": { "atMost": 1 } }, { "recoveredWithin": "3s" }] }), true);
     agree(json!({ "expect": [{}] }), false);
+    agree(json!({ "expect": [{ "availability": 0.5 }] }), false);
+    agree(json!({ "expect": [{ "probe": "write", "finishedWithin": "3s" }] }), false);
+    agree(json!({ "expect": [{ "exits": "paris" }] }), false);
+    agree(json!({ "expect": [{ "atMost": 1, "finishedWithin": "3s" }] }), false);
     agree(json!({ "expect": [{ "lostWork": { "atMost": "1s" }, "recoveredWithin": "3s" }] }), false);
 }
 

@@ -512,7 +512,7 @@ fn a_run_that_is_not_as_expected_fails_and_says_what_was_measured() {
     let within = "{ recoveredWithin: 5s }, { rollbacks: { atMost: 2 } }, { lostWork: { atMost: 9s } }, \
                   { finishedWithin: 9s }";
     place.write("small.yaml", expecting(within));
-    let run = ["run", "small.yaml", "--backend", "simulate", "--keep"];
+    let run = ["run", "small.yaml", "--backend", "simulate"];
     let met = contains("recovery within 5.00 s").and(says("expected measured result"));
     place.faultline(run).assert().code(0).stdout(met.and(contains("not met").not()));
 

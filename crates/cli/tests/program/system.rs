@@ -37,8 +37,7 @@ fn says(sentence: &'static str) -> impl Predicate<str> {
 }
 
 /// A command that leaves a file in each life, lists these files, and runs forever.
-const LISTS: &str =
-    r#"command: [sh, -c, 'touch "{{ data }}/life-{{ life }}"; ls "{{ data }}"; exec sleep 600']"#;
+const LISTS: &str = r#"command: [sh, -c, 'touch "{{ data }}/life-{{ life }}"; echo $FAULTLINE_BOOT; ls "{{ data }}"; exec sleep 600']"#;
 
 fn facts(place: &TestDirectory, kind: &str) -> Vec<Value> {
     let lines = place.faultline(["export", "run"]).output().unwrap().stdout;
@@ -55,8 +54,9 @@ fn log(place: &TestDirectory, name: &str) -> String {
 fn data_outlive_a_crash_but_not_the_loss_of_storage() {
     let place = TestDirectory::new();
     let faults = "{ at: 500ms, crash: { cluster: a, node: 1 } }, \
-                  { at: 1s, loseCluster: { cluster: b, storage: lost } }";
-    let text = system(&format!("{LISTS}\n      ends: {{ after: 3s }}"), faults);
+                  { at: 1s, loseCluster: { cluster: b, storage: lost } }, \
+                  { at: 2500ms, crash: { cluster: b, node: 0 } }";
+    let text = system(&format!("{LISTS}\n      ends: {{ after: 4s }}"), faults);
     let (json, _) = place.run("own.yaml", "local", &text, "run");
     assert_ne!(json["verdict"], "fail", "{json}");
     assert_eq!(json["run"]["protocol"], "system");
@@ -65,10 +65,11 @@ fn data_outlive_a_crash_but_not_the_loss_of_storage() {
     for name in ["recordComplete", "completed", "faultsTookEffect", "oneLife", "noUnplannedFailure"] {
         assert_eq!(result(name), "holds", "{name}");
     }
-    assert_eq!(log(&place, "a-0-1.log"), "life-1\n");
-    assert_eq!(log(&place, "a-1-2.log"), "life-1\nlife-2\n");
-    assert_eq!(log(&place, "b-0-2.log"), "life-2\n");
-    assert_eq!(facts(&place, "ready").len(), 5);
+    assert_eq!(log(&place, "a-0-1.log"), "fresh\nlife-1\n");
+    assert_eq!(log(&place, "a-1-2.log"), "restarted\nlife-1\nlife-2\n");
+    assert_eq!(log(&place, "b-0-2.log"), "replaced\nlife-2\n");
+    assert_eq!(log(&place, "b-0-3.log"), "restarted\nlife-2\nlife-3\n");
+    assert_eq!(facts(&place, "ready").len(), 6);
     assert_eq!(facts(&place, "exited"), [] as [Value; 0], "a crash is not an exit");
     assert_eq!(place.processes(), [] as [String; 0]);
     for command in ["check", "explain", "report"] {
@@ -154,6 +155,55 @@ fn daemons_do_not_outlive_their_life_or_the_run() {
     signal(&run, "KILL");
     run.wait().unwrap();
     place.wait_until_empty();
+}
+
+/// A system whose probe fails from two seconds after the start.
+fn probed(expect: &str) -> String {
+    let fields = "command: [sleep, '600']
+      probes: { up: { by: b, every: 100ms, timeout: 200ms, exec: [test, '!', -e, down] } }
+      ends: { after: 4s }
+      in: { b: { command: [sh, -c, 'sleep 2; touch down; exec sleep 600'] } }";
+    format!("{}  expect: [{expect}]\n", system(fields, "{ at: 2500ms, crash: { cluster: a, node: 0 } }"))
+}
+
+#[test]
+fn what_probes_find_is_compared_with_what_the_file_expects() {
+    let place = TestDirectory::new();
+    let expect = "{ probe: up, availability: 0.99 }, { probe: up, longestOutage: 100ms }, \
+                  { probe: up, recoveredWithin: 10ms }, { exits: a, atMost: 0 }";
+    let (json, code) = place.run("own.yaml", "local", &probed(expect), "run");
+    let met = |number: usize| json["expectations"][number]["met"].as_str();
+    assert_eq!([0, 1, 2, 3].map(met), ["no", "no", "no", "yes"].map(Some), "{json}");
+    assert_eq!((code, &json["verdict"]), (Some(1), &"fail".into()));
+    let samples = facts(&place, "probeSucceeded").len() + facts(&place, "probeFailed").len();
+    let probe = &json["probes"][0];
+    assert_eq!((&probe["by"], &probe["samples"]), (&"b-0".into(), &samples.into()));
+    let share = facts(&place, "probeSucceeded").len() as f64 / samples as f64;
+    assert_eq!(json["expectations"][0]["figure"], share, "a recount of the exported facts");
+    let recovery = &json["probeRecoveries"][0];
+    assert_eq!((&recovery["fault"], &recovery["recoveredSeconds"]), (&0.into(), &Value::Null));
+    place.faultline(["explain", "run"]).assert().code(0).stdout(says("After fault 0, probe up failed for"));
+    place
+        .faultline(["check", "run"])
+        .assert()
+        .code(1)
+        .stdout(says("expected availability of up of at least"));
+    place.faultline(["report", "run"]).assert().code(predicate::ne(2));
+    let page = fs::read_to_string(place.path("run/report.html")).unwrap();
+    assert!(page.contains("<h2>Probes</h2>") && page.contains("var(--bad)"));
+}
+
+#[test]
+fn a_system_that_expects_nothing_does_not_pass_and_a_command_must_not_end() {
+    let place = TestDirectory::new();
+    let asleep = system("command: [sleep, '600']\n      ends: { after: 1s }", "");
+    let (json, _) = place.run("own.yaml", "local", &asleep, "run");
+    assert_eq!(json["verdict"], "unknown", "{json}");
+    assert!(json["reasons"].to_string().contains("nothing about this system was asserted"), "{json}");
+    let ends = system("command: [sh, -c, 'sleep 1; exit 7']\n      ends: { after: 2s }", "");
+    let (json, code) = place.run("ends.yaml", "local", &ends, "ends");
+    assert!(json["reasons"].to_string().contains("ended by itself: exit status 7"), "{json}");
+    assert_eq!(code, Some(1));
 }
 
 #[test]

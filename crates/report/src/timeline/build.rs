@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::{Attempt, Cause, Claim, Incarnation, Position, ProcessId, Span, Theft, TheftStep, Time};
+use faultline_history::availability::probes;
 use faultline_history::expected::assess;
 use faultline_history::lost::{FactPosition, Returns, instant, ran};
 use faultline_history::outages::outages;
@@ -24,6 +25,7 @@ pub(super) fn build(history: &History<'_>, names: &DisplayNames) -> Timeline {
     timeline.end = history.end();
     timeline.ledger = Ledger::of(history);
     timeline.outages = outages(history, &timeline.ledger);
+    timeline.probes = probes(history);
     timeline.expectations = assess(history);
     timeline.checkpoints = checkpoints(history, names);
     timeline.tasks = tasks(history);

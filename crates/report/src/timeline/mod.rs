@@ -15,6 +15,7 @@ use faultline_core::{
     Cause, ClusterId, EndedBy, Fault, FaultNo, ImageName, Incarnation, Life, MessageId, Position, ProcessId,
     Sn, Span, StorageFate, Target, Theft, Time,
 };
+use faultline_history::availability::ProbeHistory;
 use faultline_history::expected::Assessment;
 use faultline_history::recoveries::RecoveryCost;
 use faultline_history::{Context, History, Ledger, Outage};
@@ -71,6 +72,8 @@ pub struct Timeline {
     pub ledger: Ledger,
     /// What failures and the recoveries from them cost.
     pub outages: Vec<Outage>,
+    /// The samples of each probe of a user's own system.
+    pub probes: Vec<ProbeHistory>,
     /// What the federation expects, compared with the run.
     pub expectations: Vec<Assessment>,
     /// Processes whose times and counts are unknown, because their facts are incomplete.

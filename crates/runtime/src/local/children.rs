@@ -15,7 +15,7 @@ use faultline_core::{Boot, Life, ProcessId, Span, StorageFate, Time};
 use faultline_shaper::Kernel;
 use faultline_tc::namespace::Hub;
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{self, Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -115,13 +115,17 @@ impl Children {
 }
 
 impl Children {
-    /// Kills the commands of the nodes of these lives, which have just been killed themselves.
-    async fn end_commands(&self, lives: &[(ProcessId, Life)]) {
-        let Some(Commands { run, .. }) = &self.commands else { return };
-        let ids: BTreeSet<String> = lives.iter().map(|&(process, life)| run.of_life(process, life)).collect();
-        if !ids.is_empty() {
-            end_commands(|it| ids.contains(it)).await;
-        }
+    /// Returns the identifiers of the commands of these lives; none if there are no commands.
+    fn ids_of(&self, lives: &[(ProcessId, Life)]) -> BTreeSet<String> {
+        let of = |Commands { run, .. }: &Commands| {
+            lives.iter().map(|&(process, life)| run.of_life(process, life)).collect()
+        };
+        self.commands.as_ref().map(of).unwrap_or_default()
+    }
+
+    /// Returns the numbers of the nodes' own processes.
+    fn pids_of(&self, lives: &[(ProcessId, Life)]) -> Vec<Pid> {
+        lives.iter().filter_map(|it| Some(self.children.get(it)?.pid)).collect()
     }
 }
 
@@ -243,13 +247,25 @@ impl PlaceBackend for Children {
     async fn kill(&mut self, lives: &[(ProcessId, Life)], storage: StorageFate) -> Result<(), RunError> {
         let alive: Vec<_> =
             lives.iter().copied().filter(|&(process, life)| self.hosts(process, life)).collect();
+        let ids = self.ids_of(&alive);
+        // A search takes much longer than the signals that follow.
+        let commands = match ids.is_empty() {
+            true => Vec::new(),
+            false => processes::matching(|it| ids.contains(it), &self.pids_of(&alive)),
+        };
         let mut seen = Vec::with_capacity(alive.len());
         for &(process, life) in &alive {
             if self.signal(process, life, Signal::SIGKILL)? {
                 seen.push(self.seen_now(process, life));
             }
         }
-        self.end_commands(&alive).await;
+        // After the nodes' own processes, which would otherwise observe the ends of their commands.
+        for pid in commands {
+            let _ = signal::kill(pid, Signal::SIGKILL);
+        }
+        if !ids.is_empty() {
+            end_commands(|it| ids.contains(it)).await;
+        }
         for life in &alive {
             let child = self.children.get_mut(life).expect("the child was signalled");
             child.exited.wait_for(Option::is_some).await.expect("the child's task sends before it ends");
@@ -269,7 +285,7 @@ impl PlaceBackend for Children {
         let signal = if paused { Signal::SIGSTOP } else { Signal::SIGCONT };
         let is_running = match &self.commands {
             None => self.signal(process, life, signal)?,
-            // The node's own process goes on: it observes the command.
+            // The node's own process continues: it observes the command.
             Some(commands) => {
                 let child = self.children.get(&(process, life)).filter(|it| it.is_alive());
                 let id = commands.run.of_life(process, life);

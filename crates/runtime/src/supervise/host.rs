@@ -480,11 +480,7 @@ impl<P: PlaceBackend> Host<'_, P> {
             ToSupervisor::Held => vec![Report::Held { process, life }],
             ToSupervisor::SetUp => vec![Report::SetUp { process, life }],
             ToSupervisor::NotReady(what) => {
-                // Once the run has begun, the node's facts say what happened.
-                if !self.has_begun() {
-                    let name = self.options.names.processes[process.index()].clone();
-                    self.unexpected_ends.give_up(RunError::NotReady { name, what });
-                }
+                self.not_ready(process, what);
                 vec![]
             }
             ToSupervisor::InForce(at) => {
@@ -517,9 +513,13 @@ impl<P: PlaceBackend> Host<'_, P> {
         self.nodes.connect(introduction, stream, setup, at_start, self.host_events.clone());
     }
 
-    /// Returns whether the application has begun, which is when the first membership is announced.
-    fn has_begun(&self) -> bool {
-        self.membership.version > self.options.membership.version
+    /// Ends the start of a system, because one of its nodes cannot become ready. Once the application has begun, which is
+    /// when the first membership is announced, the node's facts say what happened.
+    fn not_ready(&mut self, process: ProcessId, what: String) {
+        if self.membership.version == self.options.membership.version {
+            let name = self.options.names.processes[process.index()].clone();
+            self.unexpected_ends.give_up(RunError::NotReady { name, what });
+        }
     }
 
     /// Requests missing measurements once all orders have taken effect.

@@ -1,0 +1,271 @@
+//! What the probes of a user's own system found: tables for the summary, and a strip for each probe and process.
+
+use faultline_core::Time;
+use faultline_history::availability::{FaultRecovery, ProbeHistory, ProbeOutage, Strip};
+use faultline_trace::duration::{instant, span};
+use maud::{Markup, html};
+use serde::Serialize;
+
+use crate::names::DisplayNames;
+use crate::timeline::Timeline;
+
+/// The width of a strip.
+const WIDTH: f64 = 900.0;
+/// The height of the part of a strip that shows whether samples succeeded.
+const STATES: f64 = 14.0;
+/// The height of the part that shows how long samples took.
+const LATENCIES: f64 = 30.0;
+/// The most samples whose latencies are drawn.
+const MOST_DRAWN: usize = 2_000;
+
+/// What a process found by running a probe.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProbeSummary {
+    /// The name of the probe.
+    pub probe: String,
+    /// The display name of the process.
+    pub by: String,
+    /// The number of samples.
+    pub samples: usize,
+    /// The number of successful samples.
+    pub succeeded: usize,
+    /// The time in seconds for which the probe was not observed.
+    pub unobserved_seconds: f64,
+    /// The outages.
+    pub outages: Vec<OutageSummary>,
+}
+
+/// An outage of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OutageSummary {
+    /// The start of the first failed sample, in seconds since the start of the application.
+    pub from_seconds: f64,
+    /// The start of the next successful sample, or the time from which the probe was not observed.
+    pub upto_seconds: f64,
+    /// Whether the outage may have lasted longer.
+    pub is_open: bool,
+}
+
+/// How a probe recovered after a fault.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecoverySummary {
+    /// The number of the fault in the plan.
+    pub fault: u32,
+    /// The name of the probe.
+    pub probe: String,
+    /// The time of the fault's effect, in seconds since the start of the application.
+    pub at_seconds: f64,
+    /// The time in seconds for which the probe failed until the next fault or the end of the run: the longest that a
+    /// process saw.
+    pub failed_seconds: f64,
+    /// The time in seconds until the probe had recovered; `null` if it had not when the next fault took effect or the run
+    /// ended.
+    pub recovered_seconds: Option<f64>,
+    /// The largest possible error of this time, in seconds, apart from that of the clocks.
+    pub uncertainty_seconds: f64,
+}
+
+/// Summarises the samples of each probe and process.
+pub(crate) fn probes(timeline: &Timeline, names: &DisplayNames) -> Vec<ProbeSummary> {
+    let of_strip = |probe: &ProbeHistory, strip: &Strip| ProbeSummary {
+        probe: probe.entry.name.clone(),
+        by: names.process(strip.process),
+        samples: strip.samples.len(),
+        succeeded: strip.samples.iter().filter(|it| it.is_success).count(),
+        unobserved_seconds: strip.unobserved.iter().map(|(from, upto)| upto.since(*from).as_secs_f64()).sum(),
+        outages: strip.outages.iter().map(|it| outage(it, timeline)).collect(),
+    };
+    let each = |probe: &ProbeHistory| probe.strips.iter().map(|it| of_strip(probe, it)).collect::<Vec<_>>();
+    timeline.probes.iter().flat_map(each).collect()
+}
+
+fn outage(it: &ProbeOutage, timeline: &Timeline) -> OutageSummary {
+    OutageSummary {
+        from_seconds: timeline.seconds(it.from),
+        upto_seconds: timeline.seconds(it.upto),
+        is_open: it.is_open,
+    }
+}
+
+/// Summarises how each probe recovered after each fault, in the order of the faults.
+pub(crate) fn recoveries(timeline: &Timeline) -> Vec<RecoverySummary> {
+    let of_probe = |probe: &ProbeHistory, it: &FaultRecovery| RecoverySummary {
+        fault: it.no.0,
+        probe: probe.entry.name.clone(),
+        at_seconds: timeline.seconds(it.effect),
+        failed_seconds: it.failed.as_secs_f64(),
+        recovered_seconds: it.recovered.map(|it| it.as_secs_f64()),
+        uncertainty_seconds: probe.uncertainty().as_secs_f64(),
+    };
+    let each =
+        |probe: &ProbeHistory| probe.recoveries.iter().map(|it| of_probe(probe, it)).collect::<Vec<_>>();
+    let mut all: Vec<_> = timeline.probes.iter().flat_map(each).collect();
+    all.sort_by(|a, b| a.at_seconds.total_cmp(&b.at_seconds));
+    all
+}
+
+impl ProbeSummary {
+    /// The titles of a table of probes.
+    pub(crate) const TITLES: [&str; 6] =
+        ["probe", "by", "samples", "succeeded", "longest outage", "not observed"];
+
+    /// Returns the cells of a row in a table of probes.
+    pub(crate) fn row(&self) -> [String; 6] {
+        let longest = self.outages.iter().map(|it| it.upto_seconds - it.from_seconds).fold(0.0, f64::max);
+        let is_open =
+            self.outages.iter().any(|it| it.is_open && it.upto_seconds - it.from_seconds >= longest);
+        [
+            self.probe.clone(),
+            self.by.clone(),
+            self.samples.to_string(),
+            crate::text::percent(self.succeeded as f64, self.samples as f64),
+            match self.outages.is_empty() {
+                true => "none".to_owned(),
+                false => format!("{}{}", if is_open { "at least " } else { "" }, span(longest)),
+            },
+            if self.unobserved_seconds > 0.0 { span(self.unobserved_seconds) } else { "-".to_owned() },
+        ]
+    }
+}
+
+impl RecoverySummary {
+    /// The titles of a table of recoveries.
+    pub(crate) const TITLES: [&str; 5] = ["fault", "at", "probe", "failed for", "recovered after"];
+
+    /// Returns the cells of a row in a table of recoveries.
+    pub(crate) fn row(&self) -> [String; 5] {
+        [
+            self.fault.to_string(),
+            instant(self.at_seconds),
+            self.probe.clone(),
+            if self.failed_seconds > 0.0 { span(self.failed_seconds) } else { "-".to_owned() },
+            self.recovered(),
+        ]
+    }
+
+    fn recovered(&self) -> String {
+        match self.recovered_seconds {
+            Some(after) => format!("{} +-{}", span(after), span(self.uncertainty_seconds)),
+            None => "not before the next fault or the end".to_owned(),
+        }
+    }
+
+    /// Describes the recovery in a sentence.
+    pub(crate) fn sentence(&self) -> String {
+        let failed = match self.failed_seconds > 0.0 {
+            true => format!("failed for {}", span(self.failed_seconds)),
+            false => "did not fail".to_owned(),
+        };
+        let recovered = match self.recovered_seconds {
+            Some(_) => format!("had recovered after {}", self.recovered()),
+            None => format!("had recovered {}", self.recovered()),
+        };
+        format!("After fault {}, probe {} {failed} and {recovered}.", self.fault, self.probe)
+    }
+}
+
+/// Draws a strip for each probe and process: green while samples succeeded, red during an outage, grey while the probe
+/// was not observed. Lines mark faults. The line below is the time that each sample took.
+pub(crate) fn strips(timeline: &Timeline, names: &DisplayNames) -> Markup {
+    html! {
+        @for probe in &timeline.probes { @for strip in &probe.strips {
+            p.hint { (probe.entry.name) " by " (names.process(strip.process)) }
+            (drawn(probe, strip))
+        } }
+    }
+}
+
+fn drawn(probe: &ProbeHistory, strip: &Strip) -> Markup {
+    let (begun, end) = probe.window;
+    let whole = end.since(begun).as_secs_f64().max(f64::MIN_POSITIVE);
+    let x =
+        |at: Time| (at.clamp(begun, end).since(begun).as_secs_f64() / whole * WIDTH * 10.0).round() / 10.0;
+    let part = |from: Time, upto: Time, colour: &str| {
+        let width = (x(upto) - x(from)).max(0.5);
+        html! { rect x=(x(from)) width=(width) height=(STATES) style={ "fill:var(--" (colour) ")" } {} }
+    };
+    let label = format!("{}: {} outages", probe.entry.name, strip.outages.len());
+    let height = STATES + LATENCIES;
+    html! {
+        svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (WIDTH) " " (height) } role="img" style="width:100%"
+            preserveAspectRatio="none" aria-label=(label) {
+            (part(begun, end, "good"))
+            @for it in &strip.outages { (part(it.from, it.upto, "bad")) }
+            @for (from, upto) in &strip.unobserved { (part(*from, *upto, "grid")) }
+            polyline points=(latencies(strip, x)) style="fill:none;stroke:var(--faint)" {}
+            @for it in &probe.recoveries {
+                line x1=(x(it.effect)) x2=(x(it.effect)) y1="0" y2=(height) style="stroke:var(--ink)" {}
+            }
+        }
+    }
+}
+
+/// Returns the points of the line of latencies; the longest is at the top.
+fn latencies(strip: &Strip, x: impl Fn(Time) -> f64) -> String {
+    let latency = |it: &faultline_history::availability::Sample| it.upto.since(it.from).as_secs_f64();
+    let longest = strip.samples.iter().map(latency).fold(f64::MIN_POSITIVE, f64::max);
+    let step = strip.samples.len().div_ceil(MOST_DRAWN).max(1);
+    let point = |it: &[faultline_history::availability::Sample]| {
+        let slowest = it.iter().map(latency).fold(0.0, f64::max);
+        format!("{},{:.1}", x(it[0].from), STATES + LATENCIES - (LATENCIES - 4.0) * slowest / longest)
+    };
+    strip.samples.chunks(step).map(point).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use faultline_core::{
+        Ending, Fact, Fault, FaultNo, Observation, ProbeNo, ProcessId, Promises, Scope, Span, StorageFate,
+    };
+    use faultline_history::testing::Run;
+    use faultline_trace::Manifest;
+    use faultline_trace::expectation::{ProbeEntry, SystemEntry};
+
+    use super::*;
+
+    /// A run in which a probe fails for three samples after a crash, and for the last sample.
+    fn run() -> (Manifest, Run) {
+        let every = Span::from_millis(100);
+        let (name, by) = ("write".into(), vec![ProcessId(1)]);
+        let probes = vec![ProbeEntry { name, by, every, timeout: Span::from_millis(50) }];
+        let system = Some(SystemEntry { probes, ..SystemEntry::default() });
+        let manifest = Manifest { system, ..Manifest::bare(Promises::of_scope(Scope::Cluster), &[1, 1]) };
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.supervisor(Fact::Begun);
+        for (sample, is_success) in (0..).zip("ssfffsssf".chars().map(|it| it == 's')) {
+            if sample == 2 {
+                let fault = Box::new(Fault::kill(ProcessId(0), StorageFate::Kept));
+                run.supervisor(Fact::Injecting { no: FaultNo(0), fault });
+            }
+            let latency = Span::from_millis(20);
+            run.wait(latency);
+            let ending = if is_success { Ending::Exit(0) } else { Ending::Exit(1) };
+            let probed = Observation::Probed { probe: ProbeNo(0), sample, latency, ending };
+            run.state(1, Fact::Observed(Box::new(probed)));
+            run.wait(Span(every.0 - latency.0));
+        }
+        run.supervisor(Fact::Completed);
+        (manifest, run)
+    }
+
+    #[test]
+    fn tables_sentences_and_strips_show_outages_and_recoveries() {
+        let (manifest, run) = run();
+        let (names, timeline) = (DisplayNames::new(&manifest), Timeline::new(&run.trace, &manifest));
+        let all = probes(&timeline, &names);
+        assert_eq!(all[0].row(), ["write", "p1", "9", "55.6 %", "300 ms", "-"].map(str::to_owned));
+        let found = &recoveries(&timeline)[0];
+        let row = ["0", "0.20 s", "write", "400 ms", "300 ms +-150 ms"];
+        assert_eq!(found.row(), row.map(str::to_owned));
+        let sentence =
+            "After fault 0, probe write failed for 400 ms and had recovered after 300 ms +-150 ms.";
+        assert_eq!(found.sentence(), sentence);
+        let drawn = strips(&timeline, &names).into_string();
+        assert!(drawn.contains("write by p1"), "{drawn}");
+        let bad = r#"<rect x="200" width="300" height="14" style="fill:var(--bad)"></rect>"#;
+        assert!(drawn.contains(bad), "{drawn}");
+    }
+}
