@@ -5,6 +5,7 @@
 
 use std::env;
 use std::fs;
+use std::io;
 use std::time::Duration;
 
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -40,6 +41,18 @@ pub(crate) fn busy<T>(work: impl FnOnce() -> T) -> (f64, T) {
     let begin = now();
     let done = work();
     (Duration::from(now() - begin).as_secs_f64(), done)
+}
+
+/// Returns the CPU time that these processes have used so far, in seconds.
+pub(crate) fn cpu_time<'a>(processes: impl IntoIterator<Item = &'a u32>) -> io::Result<f64> {
+    let mut nanos = 0;
+    for process in processes {
+        for thread in fs::read_dir(format!("/proc/{process}/task"))? {
+            let text = fs::read_to_string(thread?.path().join("schedstat"))?;
+            nanos += text.split(' ').next().and_then(|it| it.parse().ok()).unwrap_or(0);
+        }
+    }
+    Ok(Duration::from_nanos(nanos).as_secs_f64())
 }
 
 /// Returns the median; for an even number of values, the upper one.

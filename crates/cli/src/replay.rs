@@ -77,7 +77,9 @@ fn show_lines(federation: &Federation) -> Result<(), CommandError> {
     }
     faultline_catalog::never_reuse();
     // If the output is closed, printing the result reports it.
-    faultline_catalog::show_lines(Some(|program, line| drop(output::print(&format!("{program} {line}\n")))));
+    faultline_catalog::show_lines(Some(|_, program, line| {
+        drop(output::print(&format!("{program} {line}\n")))
+    }));
     Ok(())
 }
 

@@ -33,8 +33,8 @@ const SLICE: Duration = Duration::from_millis(100);
 /// The time for which an ending program may still write to its log, and for which its exit status is awaited.
 const ENDING: Duration = Duration::from_millis(500);
 
-/// Receives the name of a program and a line: `>` and an event, or `<` and its reply.
-pub type ShowLine = fn(&str, &str);
+/// Receives the process ID and the name of a program, and a line: `>` and an event, or `<` and its reply.
+pub type ShowLine = fn(u32, &str, &str);
 
 thread_local! {
     static SHOWN: Cell<Option<ShowLine>> = const { Cell::new(None) };
@@ -140,10 +140,10 @@ impl Pipe {
     /// limit of the program.
     pub(crate) fn exchange(&mut self, line: &str, within: Option<Duration>) -> Result<&str, Failure> {
         let Some(show) = SHOWN.get() else { return self.exchange_line(line, within) };
-        let name = self.name.clone();
-        show(&name, &format!("> {}", line.trim_end()));
+        let (id, name) = (self.child.id(), self.name.clone());
+        show(id, &name, &format!("> {}", line.trim_end()));
         let reply = self.exchange_line(line, within);
-        show(&name, &format!("< {}", reply.as_ref().unwrap_or(&"(no reply)")));
+        show(id, &name, &format!("< {}", reply.as_ref().unwrap_or(&"(no reply)")));
         reply
     }
 
