@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::directed::{MomentCoverage, MomentShares};
 use crate::scenario::Scenario;
-use crate::trial::{Trial, is_out_of_memory};
+use crate::trial::{Repetition, Trial, is_out_of_memory};
 
 /// The state of a cluster according to the claims of its processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -61,9 +61,9 @@ pub struct Observed {
     pub violated: Vec<Property>,
     /// The properties that should have been judged but could not be.
     pub unjudged: Vec<Property>,
-    /// Whether a second run was identical to the first; `None` if there was no second run, or if either run reached
-    /// the memory limit.
-    pub repeats: Option<bool>,
+    /// The comparison of a second run with the first; `None` if there was no second run, or if either run reached the
+    /// memory limit.
+    pub repetition: Option<Repetition>,
     /// The contents of the memory, as a sentence, if the run reached the memory limit of the program.
     pub filled_memory: Option<String>,
     /// The scenario, if it was directed by the coverage of the search and its seed alone therefore does not determine
@@ -178,7 +178,7 @@ impl Observed {
     }
 
     /// Extracts the results of a trial.
-    pub fn new(trial: &Trial, repeats: Option<bool>) -> Observed {
+    pub fn new(trial: &Trial, repetition: Option<Repetition>) -> Observed {
         let mut stated = BTreeMap::new();
         for (_, fact) in trial.trace.streams.values().flatten() {
             *stated.entry(fact.kind()).or_default() += 1;
@@ -190,7 +190,7 @@ impl Observed {
             verdict: trial.judgement.verdict,
             violated: trial.violated().collect(),
             unjudged: trial.judgement.unjudged().collect(),
-            repeats,
+            repetition,
             filled_memory: is_out_of_memory(&trial.manifest)
                 .then(|| {
                     // The remedy follows; it does not apply to random federations.
@@ -235,7 +235,7 @@ impl Observed {
 
     /// Returns whether the trial shows no problem.
     pub fn is_clean(&self) -> bool {
-        self.violated.is_empty() && self.repeats != Some(false)
+        self.violated.is_empty() && !matches!(self.repetition, Some(Repetition::Different(_)))
     }
 }
 
@@ -267,7 +267,7 @@ impl Coverage {
     /// Adds a trial.
     pub fn add(&mut self, trial: &Observed) {
         self.runs += 1;
-        self.repeated += u64::from(trial.repeats == Some(true));
+        self.repeated += u64::from(trial.repetition == Some(Repetition::Equal));
         self.events.push(trial.events);
         self.salted += u64::from(trial.salted);
         self.cascading += u64::from(trial.cascading);

@@ -8,6 +8,7 @@ use std::any::type_name;
 use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use faultline_api::Federation;
 use faultline_api::resource::{Custom, ProtocolSpec, StorageKind};
@@ -185,7 +186,7 @@ where
         let run = |scenario: Scenario| {
             let UnjudgedRun { stats, run } = self.play(&scenario)?;
             let Recording { manifest, trace, judgement } = run.judge();
-            Ok(Trial { scenario, stats, manifest, trace, judgement })
+            Ok(Trial { scenario, stats, manifest, trace, judgement, exchange: Arc::default() })
         };
         let scenario = Scenario { seed: tried.seed, federation: tried.federation.clone(), defect: None };
         let progress = |_, _: &Trial| ControlFlow::Continue(());

@@ -10,6 +10,7 @@
 //! | `scenario` | a federation with a seed |
 //! | `generate` | the federation that a seed determines |
 //! | `trial` | a scenario, run and judged |
+//! | `exchange` | the lines that a trial exchanges with its programs, to explain why a repeated one differs |
 //! | `coverage` | the coverage of many trials |
 //! | `directed` | second faults at moments that matter |
 //! | `bands` | how often runs of a protocol end without completing |
@@ -22,6 +23,7 @@ mod chance;
 mod contract;
 mod coverage;
 mod directed;
+mod exchange;
 mod generate;
 mod kit;
 mod scenario;
@@ -34,4 +36,4 @@ pub use directed::{Directions, MomentCoverage, MomentShares, directed_scenario, 
 pub use kit::{Candidate, SeedResult, run_federation};
 pub use scenario::{ProtocolName, Scenario, UnknownProtocol};
 pub use shrink::{Shrunk, Steps, shrink};
-pub use trial::{Trial, repeats, run, run_until_stopped, seed_under_way, stop_when};
+pub use trial::{Repetition, Trial, repeats, run, run_until_stopped, seed_under_way, stop_when};

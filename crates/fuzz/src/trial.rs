@@ -12,6 +12,7 @@ use faultline_sim::Stats;
 use faultline_trace::{Manifest, Trace};
 
 use crate::coverage::decisive_violation;
+use crate::exchange::{Exchange, with_exchange};
 use crate::scenario::Scenario;
 
 /// A scenario and its run.
@@ -27,6 +28,7 @@ pub struct Trial {
     pub trace: Trace,
     /// The checker's judgement.
     pub judgement: Judgement,
+    pub(crate) exchange: Arc<Exchange>,
 }
 
 impl Trial {
@@ -111,26 +113,43 @@ fn run_observed(scenario: Scenario, observer: &mut dyn SimulationObserver) -> Re
     let is_of_user = scenario.federation.spec.protocol.is_of_user();
     let strictness = if is_of_user { Strictness::Lenient } else { Strictness::Strict };
     let judged = || played(&scenario, observer).map(|it| (it.stats, it.run.judge_as(strictness)));
-    let (stats, Recording { manifest, trace, judgement }) = with_seed(scenario.seed, judged)?;
-    Ok(Trial { scenario, stats, manifest, trace, judgement })
+    let (exchange, judged) = with_exchange(&scenario.federation, || with_seed(scenario.seed, judged));
+    let (stats, Recording { manifest, trace, judgement }) = judged?;
+    Ok(Trial { scenario, stats, manifest, trace, judgement, exchange: exchange.into() })
 }
 
-/// Runs the scenario of a trial again, and returns whether the second run is identical to the first; `None` if one of
-/// the two reached the memory limit, because the memory use of the rest of the program affects when this happens.
+/// The result of running a schedule for the second time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Repetition {
+    /// The second run was identical to the first.
+    Equal,
+    /// The second run differed. The sentence names the first reply of a program that differed, if there is one.
+    Different(Option<String>),
+}
+
+/// Runs the scenario of a trial again, and compares the second run with the first; `None` if one of the two reached the
+/// memory limit, because the memory use of the rest of the program affects when this happens.
 ///
 /// # Errors
 ///
 /// Returns an error if the federation cannot be set up.
-pub fn repeats(trial: &Trial) -> Result<Option<bool>, SetupError> {
+pub fn repeats(trial: &Trial) -> Result<Option<Repetition>, SetupError> {
     if is_out_of_memory(&trial.manifest) {
         return Ok(None);
     }
     // An execution that serves several lives may remember an earlier one.
     let again = || with_exchanged_executions(|| played(&trial.scenario, &mut Stop));
-    let UnjudgedRun { stats, run } = with_seed(trial.scenario.seed, again)?;
+    let again = || with_seed(trial.scenario.seed, again);
+    let (exchange, played) = with_exchange(&trial.scenario.federation, again);
+    let UnjudgedRun { stats, run } = played?;
     let is_equal =
         run.trace.streams == trial.trace.streams && run.manifest == trial.manifest && stats == trial.stats;
-    Ok((!is_out_of_memory(&run.manifest)).then_some(is_equal))
+    let differing_reply = trial.exchange.first_difference(&exchange);
+    let repetition = match is_equal && differing_reply.is_none() {
+        true => Repetition::Equal,
+        false => Repetition::Different(differing_reply),
+    };
+    Ok((!is_out_of_memory(&run.manifest)).then_some(repetition))
 }
 
 /// Returns whether a run ended because the program reached its memory limit.

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use faultline_api::resource::ProtocolSpec;
 use faultline_checker::{Context, Property, Violation};
 use faultline_console::place::{ACTION, Claim, check_free, remove_record, write_record};
-use faultline_fuzz::{Observed, Scenario, Steps, Trial, shrink as shrink_scenario};
+use faultline_fuzz::{Observed, Repetition, Scenario, Steps, Trial, shrink as shrink_scenario};
 use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::transcript::{task_names, text, transcript};
 use faultline_report::{DisplayNames, RecordedRun, Timeline};
@@ -74,7 +74,11 @@ pub(crate) fn shrink(
         }
         None => {
             let trial = faultline_fuzz::run(scenario).map_err(files::unfit)?;
-            (trial, vec!["two runs with this seed differ".to_owned()])
+            let reply = match &found.repetition {
+                Some(Repetition::Different(Some(reply))) => format!(": {reply}"),
+                _ => String::new(),
+            };
+            (trial, vec![format!("two runs with this seed differ{reply}")])
         }
     };
     // The directory that the user named was claimed before the search.

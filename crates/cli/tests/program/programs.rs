@@ -173,7 +173,10 @@ fn a_program_that_depends_on_more_than_its_events_is_found() {
         place.write("again.py", code.replace("for line in sys.stdin:", "LIVES = 0\nfor line in sys.stdin:"));
         let fuzz = ["fuzz", "--program", "again.yaml", "--runs", "20", "--no-shrink", "--out", "found"];
         let found = place.faultline(fuzz).assert().code(1);
-        found.stdout(says("two runs with this seed differ"));
+        let reply = says("two runs with this seed differ: ")
+            .and(says("(again.py, life 1) replied to event "))
+            .and(contains("(`sent`) with").and(contains("when the schedule was repeated")));
+        found.stdout(reply);
     }
 }
 

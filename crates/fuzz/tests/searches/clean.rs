@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use faultline_checker::{Property, Verdict};
 use faultline_core::FactKind;
-use faultline_fuzz::{Coverage, Observed, ProtocolName, Scenario, Shares, repeats, run};
+use faultline_fuzz::{Coverage, Observed, ProtocolName, Repetition, Scenario, Shares, repeats, run};
 
 /// Runs the first scenarios of a protocol, none of which may violate a property. Returns the coverage, and how often
 /// each of these properties was judged.
@@ -212,7 +212,7 @@ fn a_scenario_repeats_itself() {
     for seed in 0..20 {
         assert_eq!(
             repeats(&run(Scenario::new(seed, None, None)).unwrap()).unwrap(),
-            Some(true),
+            Some(Repetition::Equal),
             "seed {seed}"
         );
     }

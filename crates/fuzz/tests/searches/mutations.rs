@@ -12,7 +12,7 @@ use faultline_catalog::Defect;
 use faultline_checker::{Property, Verdict};
 use faultline_core::fault::{Handled, Outcome};
 use faultline_core::{Span, node as composite};
-use faultline_fuzz::{ProtocolName, Scenario, Steps, Trial, repeats, run, shrink};
+use faultline_fuzz::{ProtocolName, Repetition, Scenario, Steps, Trial, repeats, run, shrink};
 use faultline_protocols::{cck, chandy_lamport, hc3i, hydee, independent, theft};
 use faultline_session::{Recording, Session, Simulator, UnjudgedRecording};
 use faultline_supervisor as supervisor;
@@ -44,7 +44,7 @@ fn found_shrunk_and_checked(defect: hc3i::Defect, property: Property) -> (Trial,
     let scenario = Scenario::new(seed, Some("hc3i".parse().unwrap()), Some(defect));
     let found = run(scenario.clone()).unwrap();
     assert_eq!(found.judgement.verdict, Verdict::Fail, "{:?}", found.judgement.reasons);
-    assert_eq!(repeats(&found).unwrap(), Some(true));
+    assert_eq!(repeats(&found).unwrap(), Some(Repetition::Equal));
     let steps = Steps { seeds: 2, trials: 300, last: 5, ..Steps::default() };
     let shrunk = shrink(&scenario, property, steps, |_, _| ControlFlow::Continue(())).unwrap().trial;
     assert!(shrunk.trace.len() < found.trace.len());
