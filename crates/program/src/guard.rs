@@ -7,21 +7,34 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpgrp, getpid, getppid};
 
 use crate::executable::is_hosted;
 
 /// Reads the numbers of process groups that begin and end. At the end of its input, which is the end of this process, it
-/// kills those that remain, and removes the directory `$1`.
+/// kills those that remain, and the processes elsewhere with the environment variable `$2`; then it removes the directory
+/// `$1`. If this process was killed, others that it started may still start programs for a moment.
 const SCRIPT: &str = r#"
 groups=
+rounds=20
 while read -r word group; do
     others=
     for it in $groups; do [ "$it" = "$group" ] || others="$others $it"; done
     groups=$others
-    [ "$word" = end ] || groups="$groups $group"
+    case $word in
+    begin) groups="$groups $group" ;;
+    last) rounds=1 ;;
+    esac
 done
 for it in $groups; do kill -9 "-$it" 2>/dev/null; done
+while [ -n "$2" ] && [ $rounds -gt 0 ]; do
+    for it in $(grep -ls "$2" /proc/[0-9]*/environ); do
+        it=${it#/proc/}
+        kill -9 "${it%/environ}" 2>/dev/null
+    done
+    rounds=$((rounds - 1))
+    [ $rounds = 0 ] || sleep 0.1
+done
 [ -z "$1" ] || rm -rf -- "$1"
 "#;
 
@@ -40,13 +53,24 @@ pub(crate) fn start(dir: Option<&Path>) {
         return;
     }
     let mut command = Command::new("/bin/sh");
-    command.args(["-c", SCRIPT, "faultline-guard"]).args(dir).current_dir("/");
+    let dir = dir.map(Path::as_os_str).unwrap_or_default();
+    // The process that started the others ends what remains of all their programs.
+    let (name, value) = mark();
+    let mark = if is_hosted() { String::new() } else { format!("{name}={value}") };
+    command.args(["-c", SCRIPT, "faultline-guard"]).arg(dir).arg(mark).current_dir("/");
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     if !is_hosted() {
         // Signals from the terminal must not reach the guard. That of a single process ends with its process group.
         command.process_group(0);
     }
     *guard = command.spawn().ok();
+}
+
+/// Returns the environment variable, with its value, that all programs of a run have. It identifies those that have left
+/// their process group.
+pub(crate) fn mark() -> (&'static str, String) {
+    let run = if is_hosted() { getppid() } else { getpid() };
+    ("FAULTLINE_PROGRAMS_OF", format!("{run};"))
 }
 
 /// States that a process group has begun.
@@ -61,6 +85,7 @@ pub(crate) fn ended(group: Pid) {
 
 /// Lets the guard end the programs that remain, and waits for it.
 pub(crate) fn end() {
+    tell("last", getpgrp());
     if let Some(mut guard) = guard().take() {
         drop(guard.stdin.take());
         let _ = guard.wait();

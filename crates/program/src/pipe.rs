@@ -99,6 +99,8 @@ impl Pipe {
         command.args(arguments).current_dir(dir);
         // Without these, two executions of the same program could differ.
         command.env("PYTHONHASHSEED", "0").env("TZ", "UTC").env("LC_ALL", "C.UTF-8");
+        let (name, value) = guard::mark();
+        command.env(name, value);
         command.envs(executable.env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if !is_hosted() {

@@ -94,7 +94,9 @@ fn nothing_remains_of_a_run_that_is_killed() {
     // A run that takes long enough in virtual time, and a program that ignores the end of its input.
     place.write("again.yaml", again(&place).replace("steps: 60", "steps: 60000") + "  deadline: 1h\n");
     let code = fs::read_to_string(place.path("again.py")).unwrap();
-    place.write("again.py", code + "import time\ntime.sleep(1000)\n");
+    // Each program starts another process, which leaves its process group.
+    let daemon = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(1000)\n";
+    place.write("again.py", format!("{daemon}{code}time.sleep(1000)\n"));
     fs::create_dir(place.path("tmp")).unwrap();
     for (name, backend) in [("KILL", "local"), ("INT", "local"), ("KILL", "simulate"), ("INT", "simulate")] {
         let mut run = Command::new(env!("CARGO_BIN_EXE_faultline"));
