@@ -288,10 +288,12 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Wrong> {
     serde_json::from_str(text).map_err(|error| {
         let text = error.to_string();
         let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
-        match text.strip_prefix("missing field ") {
-            Some(field) => format!("field {field} is missing"),
-            None => text.to_owned(),
+        if let Some(field) = text.strip_prefix("missing field ") {
+            return format!("field {field} is missing");
         }
+        let whole = "expected a whole number from 0 to";
+        text.replace("expected u64", &format!("{whole} {}", u64::MAX))
+            .replace("expected u32", &format!("{whole} {}", u32::MAX))
     })
 }
 
@@ -316,5 +318,7 @@ mod tests {
         assert!(name == "deliver" && why.contains("an array of length 4"), "{why}");
         let action = RawValue::from_string(r#"{"do":"read","name":[0,1,2,4294967295]}"#.to_owned()).unwrap();
         assert!(Fields::parse(&action).ok().unwrap().name().unwrap_err().contains("4294967295 is too large"));
+        let why = read::<Reply<'_>>(r#"{"n":1,"wake":1e9}"#).err().unwrap();
+        assert!(why.ends_with("expected a whole number from 0 to 18446744073709551615"), "{why}");
     }
 }

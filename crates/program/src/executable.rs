@@ -241,7 +241,7 @@ impl Execution {
             executable.error(
                 BreakageKind::NotStarted,
                 what,
-                "check the free space of the temporary directory",
+                "check the names of `files`, and the free space of the temporary directory",
             )
         })?;
         let pipe = Pipe::start(executable, &dir).map_err(|error| {

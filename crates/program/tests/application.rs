@@ -147,7 +147,13 @@ fn each_broken_rule_is_named() {
         ("unknown", format!("{at}: step 1 (`sned`): there is no such step; use one of: `send`, `compute`")),
         ("noDo", format!("{at}: step 1 (``): field `do` is missing")),
         ("missing", format!("{at}: step 1 (`send`): field `content` is missing")),
-        ("negative", format!("{at}: step 1: invalid value: integer `-1`, expected u64")),
+        (
+            "negative",
+            format!(
+                "{at}: step 1: invalid value: integer `-1`, expected a whole number from 0 to {}",
+                u64::MAX
+            ),
+        ),
         ("operation", format!("{at}: step 1 (`reduce`): `max` is not an operation; use `sum`, `least`")),
         ("all", format!("{at}: step 1 (`allToAll`): `contents` has 1 entries; there are 2 ranks")),
         ("exits", "exited with status 1 while it answered event 3 (`received`)".to_owned()),

@@ -380,10 +380,17 @@ impl<'a> Launch<'a> {
         }
         for (name, ProgramFile { file, text }) in self.files {
             let field = format!("files.{name}");
+            // Also detects a path that `components` would change, such as `a//b` or `a/`.
             let is_plain = |it| matches!(it, Component::Normal(_));
-            if name.is_empty() || name.contains('\0') || !Path::new(name).components().all(is_plain) {
+            let is_within = Path::new(name).components().all(is_plain)
+                && name.split('/').count() == Path::new(name).components().count();
+            if name.is_empty() || name.contains('\0') || !is_within {
                 let message = format!("`{name}` is not a path within the program's directory");
                 return Some(problem("files", message, "write a relative path without `..`"));
+            }
+            if let Some(other) = self.files.keys().find(|it| *it != name && Path::new(it).starts_with(name)) {
+                let message = format!("`{name}` is a file, and the directory of `{other}`");
+                return Some(problem("files", message, "use another name for one of them"));
             }
             if file.is_some() == text.is_some() {
                 let help = "write `{ file: PATH }`, or `{ text: … }` with the content";
@@ -438,6 +445,9 @@ mod tests {
             (json!({ "env": { "A=B": "" } }), "env.A=B"),
             (json!({ "files": { "../a.py": { "text": "" } } }), "files"),
             (json!({ "files": { "/a.py": { "text": "" } } }), "files"),
+            (json!({ "files": { "a//b": { "text": "" } } }), "files"),
+            (json!({ "files": { "a/": { "text": "" } } }), "files"),
+            (json!({ "files": { "a": { "text": "" }, "a/b/c": { "text": "" } } }), "files"),
             (json!({ "files": { "a.py": {} } }), "files.a.py"),
             (json!({ "files": { "a.py": { "text": "", "file": "b" } } }), "files.a.py"),
             (json!({ "files": { "a.py": { "text": "x".repeat(MAX_FILES + 1) } } }), "files.a.py.text"),
