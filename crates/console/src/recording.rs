@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use faultline_checker::{Property, Strictness};
+use faultline_core::BreakageKind;
+use faultline_core::fault::Outcome;
 use faultline_report::text::{self, Layout};
 use faultline_report::{RecordedRun, Summary};
 use faultline_session::UnjudgedRecording;
-use faultline_trace::{Bundle, BundleError};
+use faultline_trace::{Bundle, BundleError, printable};
 
 use crate::arguments::{Format, OutputArguments};
 use miette::miette;
@@ -71,6 +73,23 @@ impl LocatedRecording {
         self.note_origin();
         if let Some(reason) = &self.run.judgement.of(Property::RecordComplete).unknown {
             output::note(format_args!("the record is incomplete: {reason}"));
+        }
+    }
+
+    /// Fails if a program of the federation could not be started. In pods, this is known only after the run.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the reason, and with `help` as the remedy.
+    pub fn check_started(&self, help: &str) -> Result<(), CommandError> {
+        let manifest = &self.run.manifest;
+        match &manifest.outcome {
+            Some(Outcome::Broken(breakage)) if breakage.kind == BreakageKind::NotStarted => {
+                let process = manifest.names().process(breakage.process);
+                let (program, what) = (printable(&breakage.program), printable(&breakage.what));
+                Err(CommandError::input(miette!(help = help, "{process} ({program}) {what}")))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -148,4 +167,39 @@ pub fn open(dir: &Path) -> Result<UnjudgedRecording, CommandError> {
         ));
     }
     UnjudgedRecording::read(&bundle).map_err(|error| unusable(dir, error, HELP))
+}
+
+#[cfg(test)]
+mod tests {
+    use faultline_core::{Breakage, Life, ProcessId};
+    use faultline_session::{Session, Simulator};
+
+    use super::*;
+
+    #[test]
+    fn a_program_that_was_not_started_is_an_error() {
+        let text = faultline_api::samples::sample("ping-pong").unwrap().text;
+        let federation = faultline_api::parse("sample.yaml", text.as_bytes()).unwrap();
+        let mut run = Session::new(&federation).simulate(&mut Simulator::new(&mut ())).unwrap();
+        let recorded = |run: &UnjudgedRecording| {
+            LocatedRecording::new(Path::new("run"), run.clone(), Strictness::Lenient)
+        };
+        assert!(recorded(&run).check_started("").is_ok());
+        let mut breakage = Breakage {
+            process: ProcessId(0),
+            life: Life(1),
+            program: "a.py".into(),
+            kind: BreakageKind::Silent,
+            what: "cannot be started".into(),
+            log: [].into(),
+        };
+        run.manifest.outcome = Some(Outcome::Broken(breakage.clone().into()));
+        assert!(recorded(&run).check_started("").is_ok());
+        breakage.kind = BreakageKind::NotStarted;
+        run.manifest.outcome = Some(Outcome::Broken(breakage.into()));
+        let error = recorded(&run).check_started("build an image").unwrap_err();
+        assert_eq!(error.exit, Exit::BadInput);
+        let text = error.report.to_string();
+        assert!(text.ends_with("-0 (a.py) cannot be started"), "{text}");
+    }
 }

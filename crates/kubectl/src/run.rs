@@ -40,6 +40,10 @@ const SILENT_REPORT: u32 = 5;
 /// Number of checks for which a supervisor may be silent once the status reports the end of the run.
 const SILENT_LIMIT: u32 = 60;
 
+/// The remedy if the pods cannot start a program.
+const WITHOUT_COMMAND: &str =
+    "the image of the pods must contain the command; docs/programs.md shows how to build one";
+
 /// How long the deletion of a federation may take.
 const REMOVED_WITHIN: Duration = Duration::from_secs(120);
 
@@ -83,7 +87,9 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
     let first = arguments.seed.unwrap_or_else(|| federation.spec.seed());
     repetition.perform(first, |seed, dir| {
         once(arguments, &chosen, with_seed(&federation, seed)?, dir, &interrupted)?;
-        LocatedRecording::read(dir)
+        let recorded = LocatedRecording::read(dir)?;
+        recorded.check_started(WITHOUT_COMMAND)?;
+        Ok(recorded)
     })
 }
 

@@ -40,6 +40,7 @@ mod paused_federation;
 mod pod_deleted;
 mod pod_security;
 mod pods_moved;
+mod program_missing;
 mod quick_start;
 mod rbac_revoked;
 mod record_kept;
@@ -94,6 +95,7 @@ const SCENARIOS: &[Scenario] = scenarios! {
         finalizer_stuck,
         hostile_neighbour,
         bad_manifests,
+        program_missing,
         refused,
         pod_security,
         shaper_killed,

@@ -190,7 +190,9 @@ fn broke(breakage: &Breakage, names: &Context) -> String {
 fn remedy_of_program(kind: BreakageKind) -> &'static str {
     match kind {
         BreakageKind::Contract | BreakageKind::Ended => "the record lacks the claim that would show this",
-        BreakageKind::NotStarted => "check that the command is in PATH on every machine of the run",
+        BreakageKind::NotStarted => {
+            "check that the command is in PATH on every machine of the run, or in the image of its pods"
+        }
         BreakageKind::Silent => "use a longer `answerWithin`, or find out why the program hangs",
         BreakageKind::Killed => "see whether the machine ran out of memory",
     }
