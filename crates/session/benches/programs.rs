@@ -3,8 +3,6 @@
 //!
 //! `cargo bench -p faultline-session --bench programs`
 
-#![expect(clippy::disallowed_methods, reason = "a benchmark measures the time of this machine")]
-
 #[path = "../../../benches/common.rs"]
 mod bench;
 
