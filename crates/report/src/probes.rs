@@ -148,8 +148,9 @@ impl RecoverySummary {
 
     fn recovered(&self) -> String {
         match self.recovered_seconds {
+            Some(0.0) => "0 s".to_owned(),
             Some(after) => format!("{} +-{}", span(after), span(self.uncertainty_seconds)),
-            None => "not before the next fault or the end".to_owned(),
+            None => "-".to_owned(),
         }
     }
 
@@ -160,10 +161,11 @@ impl RecoverySummary {
             false => "did not fail".to_owned(),
         };
         let recovered = match self.recovered_seconds {
-            Some(_) => format!("had recovered after {}", self.recovered()),
-            None => format!("had recovered {}", self.recovered()),
+            Some(0.0) => String::new(),
+            Some(_) => format!(" and had recovered after {}", self.recovered()),
+            None => " and had not recovered before the next fault or the end".to_owned(),
         };
-        format!("After fault {}, probe {} {failed} and {recovered}.", self.fault, self.probe)
+        format!("After fault {}, probe {} {failed}{recovered}.", self.fault, self.probe)
     }
 }
 
@@ -263,6 +265,9 @@ mod tests {
         let sentence =
             "After fault 0, probe write failed for 400 ms and had recovered after 300 ms +-150 ms.";
         assert_eq!(found.sentence(), sentence);
+        let unharmed = RecoverySummary { failed_seconds: 0.0, recovered_seconds: Some(0.0), ..found.clone() };
+        assert_eq!(unharmed.row()[3..], ["-", "0 s"]);
+        assert_eq!(unharmed.sentence(), "After fault 0, probe write did not fail.");
         let drawn = strips(&timeline, &names).into_string();
         assert!(drawn.contains("write by p1"), "{drawn}");
         let bad = r#"<rect x="200" width="300" height="14" style="fill:var(--bad)"></rect>"#;
