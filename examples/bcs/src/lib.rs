@@ -254,6 +254,9 @@ impl Protocol for Bcs {
     }
 
     fn next_deadline(&self) -> Option<Time> {
+        if self.has(Defect::TimeoutInThePast) && self.may_take() {
+            return Some(Time::ZERO);
+        }
         let checkpoint = if self.may_take() { self.next_checkpoint } else { Time::NEVER };
         let next = checkpoint.min(self.write_again);
         (next < Time::NEVER).then_some(next)

@@ -38,6 +38,8 @@ pub enum Defect {
     DecisionNotDurable,
     /// A message that arrives while the application is held is delivered, which panics.
     DeliversWhileHeld,
+    /// A timeout is requested for a time in the past, so that virtual time stands still.
+    TimeoutInThePast,
 }
 
 impl Default for Parameters {

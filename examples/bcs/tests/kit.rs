@@ -72,6 +72,11 @@ fn a_message_must_wait_while_the_application_is_held() {
 }
 
 #[test]
+fn a_timeout_must_be_in_the_future() {
+    is_found(Defect::TimeoutInThePast, Property::TimeAdvances);
+}
+
+#[test]
 fn a_decision_to_roll_back_must_be_durable() {
     is_found(Defect::DecisionNotDurable, Property::NoGhost);
 }

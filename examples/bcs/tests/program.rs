@@ -53,6 +53,36 @@ fn a_defect_is_found_and_shrunk() {
 }
 
 #[test]
+fn a_panic_and_virtual_time_that_stands_still_are_violations() {
+    let place = tempfile::tempdir().unwrap();
+    for (defect, stated, happened) in [
+        ("deliversWhileHeld", "no process panicked", " while it handled "),
+        ("timeoutInThePast", "virtual time advances", "virtual time stopped advancing at "),
+    ] {
+        let (found, set) = (format!("found-{defect}"), format!("defect={defect}"));
+        let said = run(&place, &[1], &["fuzz", "--protocol", "bcs", "--set", &set, "--out", &found]);
+        assert!(said.contains(stated) && said.contains(happened), "{said}");
+        let again = run(&place, &[1], &["fuzz", "--file", &format!("{found}/federation.yaml")]);
+        assert!(again.contains(happened), "{again}");
+        let text = fs::read_to_string(place.path().join("federation.yaml")).unwrap();
+        let text = text.replace("name: bcs,", &format!("name: bcs, defect: {defect},"));
+        let text = text.replace("nodes: 3", "nodes: 1").replace("lyon, node: 1", "lyon, node: 0");
+        let explored = format!("{defect}.yaml");
+        fs::write(place.path().join(&explored), text).unwrap();
+        let record = format!("explored-{defect}");
+        let explore =
+            ["explore", "--file", &explored, "--messages", "1", "--overtakings", "1", "--out", &record];
+        let said = run(&place, &[1], &explore);
+        assert!(said.contains(happened) && !said.contains("RUST_BACKTRACE"), "{said}");
+        for record in [found, record] {
+            assert!(run(&place, &[1], &["check", &record]).contains(happened));
+            assert!(run(&place, &[0], &["explain", &record]).contains(happened.trim()));
+            run(&place, &[0], &["report", &record]);
+        }
+    }
+}
+
+#[test]
 fn a_panic_is_a_violation_on_real_processes() {
     let place = tempfile::tempdir().unwrap();
     run(&place, &[0], &["validate", "federation.yaml"]);

@@ -97,30 +97,3 @@ fn a_violation_is_recorded_as_its_shortest_run() {
     }
     assert!(place.path("found/report.html").exists());
 }
-
-#[test]
-fn a_panic_and_virtual_time_that_stands_still_are_violations() {
-    let place = TestDirectory::new();
-    for (defect, bounds, property, said) in [
-        (
-            "delivers-while-held",
-            &["--clusters", "1", "--program", "0>1", "--timers", "0", "--overtakings", "1"][..],
-            "noPanic",
-            " while it handled message 0 from a-0 to a-1: ",
-        ),
-        ("down-not-awaited", &[], "timeAdvances", "virtual time stopped advancing at 0.04 s"),
-    ] {
-        let search = ["explore", "--defect", defect, "--nodes", "2", "--out", defect, "--format", "json"];
-        let done = place.faultline(search.iter().chain(bounds).copied()).assert().code(1);
-        let output = done.get_output();
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let finding = &report["finding"];
-        assert_eq!(finding["properties"], serde_json::json!([property]), "{report}");
-        let text = finding["texts"][0].as_str().unwrap();
-        assert!(text.contains(said) && !text.contains("at 0.00 s"), "{text}");
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(!error.contains("panicked"), "{error}");
-        place.faultline(["check", defect]).assert().code(1).stdout(says(said.trim()));
-        place.faultline(["explain", defect]).assert().code(0);
-    }
-}

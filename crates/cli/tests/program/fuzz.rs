@@ -29,27 +29,6 @@ fn the_reported_coverage_of_a_search_does_not_depend_on_the_number_of_jobs() {
 }
 
 #[test]
-fn a_panic_of_a_protocol_is_recorded_shrunk_and_reproduced() {
-    let place = TestDirectory::new();
-    let search = ["fuzz", "--protocol", "hc3i", "--defect", "delivers-while-held", "--out", "found"];
-    let output = place.faultline(search).env("RUST_BACKTRACE", "1").assert().code(1);
-    let output = output.get_output();
-    let (said, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let sentence = said.lines().find_map(|it| it.strip_prefix("  - ")).unwrap_or_else(|| panic!("{said}"));
-    assert!(said.contains("no process panicked") && sentence.contains(" while it handled "), "{said}");
-    assert!(!error.contains("panicked"), "{error}");
-    let file = ["fuzz", "--file", "found/federation.yaml", "--defect", "delivers-while-held"];
-    place.faultline(file).assert().code(1).stdout(contains(sentence));
-    place
-        .faultline(["check", "found"])
-        .assert()
-        .code(1)
-        .stdout(contains("FAIL").and(contains(" panicked at ")));
-    place.faultline(["explain", "found"]).assert().code(0).stdout(contains("panicked"));
-    assert!(place.path("found/report.html").exists());
-}
-
-#[test]
 fn a_search_that_runs_out_of_seeds_is_unknown_and_reports_its_schedules() {
     let place = TestDirectory::new();
     let search = |seed: &str, runs: &str, code| {

@@ -403,7 +403,7 @@ mod tests {
     #[test]
     fn base64_is_standard() {
         let text = |it: &str| Packed(it.as_bytes().to_vec()).base64();
-        assert_eq!(["", "f", "fo", "foo", "foob~?"].map(text), ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYn4/"]);
+        assert_eq!(["", "f", "of", "foo", "foob~?"].map(text), ["", "Zg==", "b2Y=", "Zm9v", "Zm9vYn4/"]);
     }
 
     /// Returns a run of two clusters of 100 processes that exchange 100,000 messages and take 2,400 checkpoints.

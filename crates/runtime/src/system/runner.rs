@@ -207,14 +207,19 @@ impl Shared {
     async fn become_ready(&self) -> bool {
         let (Some(wanted), within) = &self.system.ready else { return true };
         let begun = Instant::now();
+        let mut last = None;
         loop {
             let left = within.saturating_sub(begun.elapsed());
             let made = attempt(&self.system, wanted, left.min(READY_TIMEOUT)).await;
             if made.ending.is_success() {
                 return true;
             }
+            // The last attempt may have had too little time to show what is wrong.
+            if last.is_none() || made.ending != Ending::TimedOut {
+                last = Some(made.describe());
+            }
             if begun.elapsed() >= *within {
-                let what = made.describe();
+                let what = last.unwrap_or_default();
                 self.give_up(format!("was not ready within {within:?}, but its command is running: {what}"));
                 return false;
             }
