@@ -74,6 +74,13 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     let source = files::read(file)?;
     let federation = source.parse()?;
     files::refuse_pause(&source.label, &federation)?;
+    if federation.spec.application.system().is_some() {
+        return Err(CommandError::input(miette!(
+            help = "repeat its run with `faultline run --repeat N`",
+            "{}: a system has no protocol that could be compared with others",
+            source.label
+        )));
+    }
     for name in protocols {
         check_name(name, &federation)?;
     }

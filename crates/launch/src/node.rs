@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use faultline_api::Rejected;
@@ -60,17 +61,18 @@ impl<'a> Description<'a> {
     }
 }
 
-/// Runs the process, or the guard of a system's commands, that a supervisor's `arguments` and standard input describe, until the supervisor disconnects.
+/// Runs the process, or the guard of a system's commands, that a supervisor's `arguments` and standard input describe,
+/// until the supervisor disconnects.
 ///
 /// # Errors
 ///
 /// Fails if the arguments or the description of the run cannot be used, or if the process cannot start or loses its
 /// supervisor before it is set up.
 pub fn node(arguments: Vec<OsString>) -> Result<(), HostError> {
-    if let [first, run] = &arguments[..]
+    if let [first, run, nodes] = &arguments[..]
         && first == GUARD
     {
-        return guard(&run.to_string_lossy()).map_err(HostError::Guard);
+        return guard(&run.to_string_lossy(), Path::new(nodes)).map_err(HostError::Guard);
     }
     let options = NodeOptions::parse(arguments)?;
     faultline_catalog::host_in(options.program_dir());

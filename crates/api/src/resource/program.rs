@@ -22,6 +22,8 @@ const SHORTEST_ANSWER: Span = Span::from_millis(100);
 const MAX_FILES: usize = 256 << 10;
 /// Maximum number of files.
 const MAX_FILE_COUNT: usize = 16;
+/// The beginning of the names of environment variables that only Faultline sets.
+const RESERVED: &str = "FAULTLINE_";
 /// Maximum number of words of a command, and of environment variables.
 const MAX_ENTRIES: usize = 64;
 /// Maximum length of a word, in characters.
@@ -374,12 +376,14 @@ impl<'a> Launch<'a> {
         }
         .or_else(|| {
             let is_usable = |(name, value): &(&String, &String)| {
-                let is_name = !name.is_empty() && !name.contains(['=', '\0']);
+                let is_name = !name.is_empty() && !name.contains(['=', '\0']) && !name.starts_with(RESERVED);
                 is_name && name.chars().count() <= MAX_WORD && is_usable(value)
             };
             let unusable = self.env.iter().find(|it| !is_usable(it));
-            let help =
-                format!("write at most {MAX_ENTRIES} names without `=`, with at most {MAX_WORD} characters");
+            let help = format!(
+                "write at most {MAX_ENTRIES} names without `=`, with at most {MAX_WORD} characters; names that begin \
+                 with `{RESERVED}` are reserved"
+            );
             let field = unusable.map_or("env".to_owned(), |(name, _)| format!("env.{name}"));
             let is_problem = unusable.is_some() || self.env.len() > MAX_ENTRIES;
             is_problem.then(|| problem(field, "a name or a value cannot be used in an environment", help))
@@ -456,6 +460,7 @@ mod tests {
             (json!({ "command": [] }), "command"),
             (json!({ "command": [""] }), "command"),
             (json!({ "env": { "A=B": "" } }), "env.A=B"),
+            (json!({ "env": { "FAULTLINE_ID": "x" } }), "env.FAULTLINE_ID"),
             (json!({ "files": { "../a.py": { "text": "" } } }), "files"),
             (json!({ "files": { "/a.py": { "text": "" } } }), "files"),
             (json!({ "files": { "a//b": { "text": "" } } }), "files"),

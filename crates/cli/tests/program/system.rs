@@ -128,9 +128,19 @@ fn the_run_ends_with_the_commands_of_a_cluster() {
 
 #[test]
 fn daemons_do_not_outlive_their_life_or_the_run() {
-    let place = TestDirectory::new();
     // Each life starts a daemon that ignores signals, and the command ignores the request to end.
-    let command = "trap '' TERM; setsid sh -c 'trap \"\" TERM HUP INT; sleep 7001' & sleep 7002";
+    do_not_outlive("trap '' TERM; setsid sh -c 'trap \"\" TERM HUP INT; sleep 7001' & sleep 7002");
+}
+
+#[test]
+fn programs_with_another_environment_do_not_outlive_their_life_or_the_run() {
+    do_not_outlive("exec env -i sh -c 'sleep 7001 & exec sleep 7002'");
+}
+
+/// Runs a command that starts the process `sleep 7001` on two nodes, of which one crashes. Its processes must end with
+/// their life and with the run, even if `faultline` is killed.
+fn do_not_outlive(command: &str) {
+    let place = TestDirectory::new();
     let text = system(&format!("command: [sh, -c, {command:?}]\n      ends: {{ after: 3s }}"), "");
     let text = text.replace("nodes: 2", "nodes: 1");
     let text = text.replace("faults: []", "faults: [{ at: 1s, crash: { cluster: b, node: 0 } }]");
@@ -243,6 +253,8 @@ fn what_a_system_cannot_do_is_refused() {
                 .and(contains("--backend local")),
         );
     }
+    let compared = place.faultline(["compare", "own.yaml"]).assert().code(2);
+    compared.stderr(says("a system has no protocol that could be compared with others"));
     place.write("cut.yaml", system(&fields, "{ at: 500ms, partition: { from: a, to: b, for: 100ms } }"));
     let refused = place.faultline(["run", "cut.yaml", "--out", "cut"]).assert().code(2);
     refused.stderr(says("`partition` needs emulated links"));

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{self, ExitStatus, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
@@ -29,6 +29,9 @@ use crate::supervise::places::{GRACE_PERIOD, HostEvent, PlaceBackend, Seen};
 use crate::supervise::{PlaceContext, RunError};
 use crate::system::processes::{self, RunId, VARIABLE};
 use crate::system::{GUARD, STOPS_WITHIN};
+
+/// The directory with a directory for each node.
+const NODES: &str = "nodes";
 
 /// All children of a run, including those that have ended.
 pub(super) struct Children {
@@ -68,7 +71,7 @@ impl Children {
         place_context: PlaceContext,
         is_system: bool,
     ) -> Result<Children, RunError> {
-        let commands = is_system.then(|| Commands::guarded(&command)).transpose()?;
+        let commands = is_system.then(|| Commands::guarded(&command, &run_dir)).transpose()?;
         Ok(Children { command, run_dir, names, hub, place_context, commands, children: BTreeMap::new() })
     }
 
@@ -106,7 +109,7 @@ impl Children {
     }
 
     fn node_dir(&self, process: ProcessId) -> PathBuf {
-        self.run_dir.join("nodes").join(&self.names[process.index()])
+        self.run_dir.join(NODES).join(&self.names[process.index()])
     }
 
     fn log_path(&self, process: ProcessId, life: Life) -> PathBuf {
@@ -129,7 +132,8 @@ impl Children {
     }
 }
 
-/// Kills the processes whose identifier meets a condition, and those that they start meanwhile.
+/// Kills the processes whose identifier meets a condition, and those that they start meanwhile. The own processes of their
+/// nodes have ended.
 async fn end_commands(is_it: impl Fn(&str) -> bool) {
     for _ in 0..processes::MOST_SEARCHES {
         if !processes::signal(&is_it, &[], Signal::SIGKILL) {
@@ -141,11 +145,11 @@ async fn end_commands(is_it: impl Fn(&str) -> bool) {
 
 impl Commands {
     /// Starts the guard of a run's commands: `command` followed by [`GUARD`].
-    fn guarded(command: &[OsString]) -> Result<Commands, RunError> {
+    fn guarded(command: &[OsString], run_dir: &Path) -> Result<Commands, RunError> {
         let run = RunId::generate().map_err(RunError::Secret)?;
         let (program, first) = command.split_first().expect("a command starts with a program");
         let mut guard = process::Command::new(program);
-        guard.args(first).arg(GUARD).arg(run.as_str());
+        guard.args(first).arg(GUARD).arg(run.as_str()).arg(run_dir.join(NODES));
         // Neither signals from the terminal nor the end of this program's process group must reach the guard.
         guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         let guard = guard.spawn();
@@ -199,6 +203,7 @@ impl PlaceBackend for Children {
             // Signals from the terminal must reach only the supervisor.
             .process_group(0)
             .kill_on_drop(true);
+        let group = processes::group_file(&self.node_dir(process).join(life.0.to_string()));
         let id = self.commands.as_ref().map(|it| it.run.of_life(process, life));
         command.envs(id.iter().map(|it| (VARIABLE, it)));
         let spawned = match &self.hub {
@@ -225,6 +230,7 @@ impl PlaceBackend for Children {
             let _ = killpg(pid, Signal::SIGKILL);
             // So have the commands of a system's node.
             if let Some(id) = id {
+                processes::kill_group(&group);
                 end_commands(|it| it == id).await;
             }
             exit.send_replace(Some((status, clock.now())));

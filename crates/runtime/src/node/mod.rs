@@ -230,6 +230,10 @@ pub fn run<P: Process + Send + 'static>(
     if std::os::unix::process::parent_id() != options.parent {
         return Err(NodeError::Orphan);
     }
+    if system.is_some() {
+        // A command that runs in the background remains a descendant.
+        nix::sys::prctl::set_child_subreaper(true).map_err(NodeError::Parent)?;
+    }
     if options.own_network {
         // Must come before the creation of other threads, which would stay in the hub.
         namespace::leave_hub(options.process, options.life, system.is_some())

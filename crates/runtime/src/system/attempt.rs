@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
+use super::processes::VARIABLE;
 use super::{Attempt, NodeSystem};
 
 /// Number of bytes of a command's output that an error shows, and of the answer to a request that are read.
@@ -99,6 +100,7 @@ pub(super) fn command(system: &NodeSystem, words: &[String]) -> Command {
     command
         .args(words.iter().skip(1))
         .envs(system.env.iter().map(|(name, value)| (name, value)))
+        .envs(std::env::var_os(VARIABLE).map(|it| (VARIABLE, it)))
         .current_dir(&system.dir)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -20,7 +20,7 @@ use regex::Regex;
 pub(crate) use runner::{Instruction, Runner, STOPS_WITHIN};
 
 /// The first argument of the program that ends the commands of a run with the program that started it ([`guard`]). The
-/// second one identifies the run.
+/// second one identifies the run, and the third one is the directory with a directory for each node.
 pub const GUARD: &str = "--guard";
 
 /// What a node of a system runs in one of its lives.

@@ -1,16 +1,20 @@
-//! The processes of a node's commands, by an identifier in their environment.
+//! The processes of a node's commands.
 //!
-//! An identifier names a run, a process and a life. All programs that a node's process starts, directly or not, have it,
-//! whichever session and process group they have moved to. The processes of all nodes of a run can therefore be found,
-//! even after the programs that started them have ended.
+//! They are the descendants of the node's own process, which also adopts those whose parent has ended; the processes with
+//! the identifier of the life in their environment; the descendants of these; and all others in their process groups. No
+//! single rule finds them all. A program may leave its session and its process group, and some programs overwrite their
+//! environment, for example to change their title. After the end of a node's own process, its processes have no common
+//! ancestor any more; a file contains the number of the command's process group ([`group_file`]).
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use faultline_core::{Life, ProcessId};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 /// The environment variable with the identifier.
@@ -41,24 +45,78 @@ impl RunId {
     }
 }
 
-/// Returns the processes whose identifier meets a condition, except `except`.
-pub(crate) fn matching(is_it: impl Fn(&str) -> bool, except: &[Pid]) -> Vec<Pid> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.filter_map(|it| it.ok()?.file_name().to_str()?.parse().ok()).map(Pid::from_raw);
-    let has_id = |pid: &Pid| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let mut variables = environment.split(|it| *it == 0);
-        variables.any(|it| {
-            let value = it.strip_prefix(VARIABLE.as_bytes()).and_then(|it| it.strip_prefix(b"="));
-            value.and_then(|it| std::str::from_utf8(it).ok()).is_some_and(&is_it)
-        })
-    };
-    pids.filter(|it| !except.contains(it)).filter(has_id).collect()
+/// A process that runs.
+struct Running {
+    pid: Pid,
+    parent: Pid,
+    group: Pid,
 }
 
-/// Sends a signal to the processes whose identifier meets a condition, except `except`. Returns whether there were any.
-pub(crate) fn signal(is_it: impl Fn(&str) -> bool, except: &[Pid], signal: Signal) -> bool {
-    let found = matching(is_it, except);
+impl Running {
+    /// Reads the state of a process; `None` if it has ended.
+    fn read(pid: Pid) -> Option<Running> {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name, in parentheses, may contain spaces and parentheses.
+        let mut words = text.rsplit_once(')')?.1.split_whitespace();
+        let state = words.next()?;
+        let mut number = || words.next()?.parse().ok().map(Pid::from_raw);
+        let (parent, group) = (number()?, number()?);
+        (!matches!(state, "Z" | "X")).then_some(Running { pid, parent, group })
+    }
+}
+
+/// Returns whether the identifier in the environment of a process meets a condition.
+fn has_id(pid: Pid, is_it: impl Fn(&str) -> bool) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment.split(|it| *it == 0).any(|it| {
+        let value = it.strip_prefix(VARIABLE.as_bytes()).and_then(|it| it.strip_prefix(b"="));
+        value.and_then(|it| std::str::from_utf8(it).ok()).is_some_and(&is_it)
+    })
+}
+
+/// Returns the processes of commands: those that `nodes`, the own processes of nodes, started, and those whose identifier
+/// meets a condition. Omits `nodes`.
+pub(crate) fn matching(is_it: impl Fn(&str) -> bool, nodes: &[Pid]) -> Vec<Pid> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.filter_map(|it| it.ok()?.file_name().to_str()?.parse().ok()).map(Pid::from_raw);
+    let running: Vec<Running> =
+        pids.filter_map(Running::read).filter(|it| !nodes.contains(&it.pid)).collect();
+    let marked = running.iter().filter(|it| has_id(it.pid, &is_it)).map(|it| it.pid);
+    let mut found: BTreeSet<Pid> = marked.collect();
+    loop {
+        let own = |it: &&Running| found.contains(&it.pid);
+        let groups: BTreeSet<Pid> = running.iter().filter(own).map(|it| it.group).collect();
+        let belongs = |it: &&Running| {
+            let is_descendant = nodes.contains(&it.parent) || found.contains(&it.parent);
+            // The group of a node's own process is that of its programs, which are not commands.
+            is_descendant || groups.contains(&it.group) && !nodes.contains(&it.group)
+        };
+        let more: Vec<Pid> = running.iter().filter(belongs).map(|it| it.pid).collect();
+        let before = found.len();
+        found.extend(more);
+        if found.len() == before {
+            return found.into_iter().collect();
+        }
+    }
+}
+
+/// Returns the file with the number of the process group of a life's command, beside the life's working directory.
+pub(crate) fn group_file(dir: &Path) -> PathBuf {
+    dir.with_extension("group")
+}
+
+/// Kills the process group of a life's command, if the command is running.
+pub(crate) fn kill_group(file: &Path) {
+    let number = fs::read_to_string(file).ok().and_then(|it| it.parse().ok());
+    if let Some(group) = number.filter(|it| *it > 1) {
+        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+    }
+    let _ = fs::remove_file(file);
+}
+
+/// Sends a signal to [these processes](matching). Returns whether there were any.
+pub(crate) fn signal(is_it: impl Fn(&str) -> bool, nodes: &[Pid], signal: Signal) -> bool {
+    let found = matching(is_it, nodes);
     for pid in &found {
         // A process that has ended in the meantime needs no signal.
         let _ = kill(*pid, signal);
@@ -66,14 +124,22 @@ pub(crate) fn signal(is_it: impl Fn(&str) -> bool, except: &[Pid], signal: Signa
     !found.is_empty()
 }
 
-/// Kills all processes of a run once standard input ends, which is when the program that wrote to it has ended.
+/// Kills all processes of the commands of a run once standard input ends, which is when the program that wrote to it has
+/// ended. `nodes` is the directory with a directory for each node.
 ///
 /// # Errors
 ///
 /// Fails if standard input cannot be read.
-pub fn guard(run: &str) -> io::Result<()> {
+pub fn guard(run: &str, nodes: &Path) -> io::Result<()> {
     let ended = io::stdin().lock().read_to_end(&mut Vec::new());
     let prefix = format!("{run}-");
+    let directories =
+        fs::read_dir(nodes).into_iter().flatten().filter_map(|it| fs::read_dir(it.ok()?.path()).ok());
+    for path in directories.flatten().filter_map(|it| Some(it.ok()?.path())) {
+        if path.extension().is_some_and(|it| it == "group") {
+            kill_group(&path);
+        }
+    }
     // A process that starts another one while it is being killed is found in the next search.
     let mut quiet = 0;
     for _ in 0..MOST_SEARCHES {
@@ -88,6 +154,7 @@ pub fn guard(run: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt;
     use std::process::{Child, Command, Stdio};
 
     use super::*;
@@ -111,6 +178,18 @@ mod tests {
             }
         }
         assert_eq!(matching(|it| it == ids[0], &[pid(&children[0])]), []);
+        // Without an identifier, a process is found by its parent or its group.
+        let mut plain = Command::new("sh");
+        let plain = plain.args(["-c", "sleep 60 & wait"]).process_group(0).stdin(Stdio::null()).spawn();
+        let mut plain = plain.expect("`sh` starts");
+        while matching(|_| false, &[pid(&plain)]).len() != 1 {
+            thread::sleep(PAUSE);
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let file = group_file(&dir.path().join("1.dir"));
+        fs::write(&file, plain.id().to_string()).unwrap();
+        kill_group(&file);
+        assert!(!plain.wait().unwrap().success() && !file.exists());
         assert!(signal(|it| it == ids[0], &[], Signal::SIGKILL));
         assert!(!children[0].wait().unwrap().success());
         assert!(!signal(|it| it == ids[0], &[], Signal::SIGKILL));

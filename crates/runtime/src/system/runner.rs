@@ -162,6 +162,12 @@ impl Shared {
     /// Runs one execution of the command to its end.
     async fn run(&self, mut child: Child, is_ready: &Cell<bool>) -> Ending {
         self.group.set(child.id().map(|it| Pid::from_raw(it.cast_signed())));
+        let file = processes::group_file(&self.system.dir);
+        if let Some(group) = self.group.get()
+            && let Err(error) = std::fs::write(&file, group.to_string())
+        {
+            warn!(%error, "cannot write the process group of the command");
+        }
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let mut read = Box::pin(async {
             tokio::join!(self.read(stdout), self.read(stderr));
@@ -185,6 +191,7 @@ impl Shared {
             drop(tokio::time::timeout(OUTPUT_WITHIN, read).await);
         }
         self.group.set(None);
+        drop(std::fs::remove_file(&file));
         status.map_or_else(|error| Ending::Failed(error.to_string().into()), ending_of)
     }
 
