@@ -57,7 +57,7 @@ fn a_panic_and_virtual_time_that_stands_still_are_violations() {
     let place = tempfile::tempdir().unwrap();
     for (defect, stated, happened) in [
         ("deliversWhileHeld", "no process panicked", " while it handled "),
-        ("timeoutInThePast", "virtual time advances", "virtual time stopped advancing at "),
+        ("timeoutInThePast", "virtual time advanced", "virtual time stopped advancing at "),
     ] {
         let (found, set) = (format!("found-{defect}"), format!("defect={defect}"));
         let said = run(&place, &[1], &["fuzz", "--protocol", "bcs", "--set", &set, "--out", &found]);
