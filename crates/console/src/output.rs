@@ -63,18 +63,26 @@ pub fn replace(path: &Path, content: &str) -> io::Result<()> {
 /// The maximum size in bytes of a file of this program's own that is read as a whole.
 const MOST_BYTES: u64 = 256 << 20;
 
+/// Opens a file to read it.
+///
+/// # Errors
+///
+/// Fails if the file cannot be opened, or is not a regular file, such as a pipe, which could block forever.
+pub(crate) fn open_file(path: &Path) -> io::Result<File> {
+    if fs::metadata(path)?.is_file() {
+        return File::open(path);
+    }
+    Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"))
+}
+
 /// Reads a file that this program has written, such as a journal.
 ///
 /// # Errors
 ///
-/// Fails if the file cannot be read, is too large, is not UTF-8 text, or is not a regular file, such as a pipe, which could
-/// block forever.
+/// Fails if the file cannot be [opened](open_file), is too large, or is not UTF-8 text.
 pub fn read_file(path: &Path) -> io::Result<String> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"));
-    }
     let mut text = String::new();
-    let length = File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
+    let length = open_file(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
     match length as u64 > MOST_BYTES {
         true => Err(io::Error::new(
             ErrorKind::InvalidInput,

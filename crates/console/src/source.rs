@@ -16,6 +16,7 @@ use faultline_catalog::SetupError;
 use miette::miette;
 
 use crate::command_error::CommandError;
+use crate::output::open_file;
 
 /// The maximum size of an input, in bytes. A device or a pipe may never end.
 const MOST_BYTES: u64 = 256 << 20;
@@ -144,8 +145,11 @@ fn read_programs(federation: &mut Federation, dir: &Path) -> Result<bool, Comman
         of_protocol.into_iter().flat_map(|it| it.values_mut()).chain(of_application)
     {
         let Some(file) = file.take() else { continue };
-        let read =
-            read_with(&dir.join(file), "specify a file of the program, relative to the federation file")?;
+        let path = dir.join(file);
+        let help = "specify a file of the program, relative to the federation file";
+        let bytes = open_file(&path).and_then(bounded);
+        let bytes = bytes.map_err(|error| CommandError::path("read", &path, error, help))?;
+        let read = Source { label: path.display().to_string(), bytes };
         *text = Some(read.strict_text()?.to_owned());
         names_files = true;
     }
@@ -160,7 +164,7 @@ fn read_traces(federation: &mut Federation, dir: &Path) -> Result<bool, CommandE
         let path = dir.join(file);
         let help =
             "specify a failure trace, relative to the federation file; docs/failures.md lists the formats";
-        let opened = File::open(&path).map_err(|error| CommandError::path("read", &path, error, help))?;
+        let opened = open_file(&path).map_err(|error| CommandError::path("read", &path, error, help))?;
         *trace = with_text(trace, BufReader::new(opened)).map_err(|error| {
             let [message, help] = explained(&error);
             CommandError::input(miette!(help = help, "{}: {message}", path.display()))

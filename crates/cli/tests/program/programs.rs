@@ -130,6 +130,14 @@ fn a_command_that_cannot_be_started_is_an_error() {
 }
 
 #[test]
+fn a_pipe_is_no_file_of_a_program() {
+    let place = TestDirectory::new();
+    assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
+    place.write("piped.yaml", again(&place).replace("file: again.py", "file: pipe"));
+    place.faultline(["validate", "piped.yaml"]).assert().code(2).stderr(says("it is not a regular file"));
+}
+
+#[test]
 fn a_broken_contract_fails_and_silence_does_not() {
     let place = TestDirectory::new();
     let of_event = "broke the contract at event ";
