@@ -38,7 +38,7 @@ pub enum Defect {
     DecisionNotDurable,
     /// A message that arrives while the application is held is delivered, which panics.
     DeliversWhileHeld,
-    /// A timeout is requested for a time in the past, so that virtual time stands still.
+    /// A timeout is requested for a time in the past, so that virtual time no longer advances.
     TimeoutInThePast,
 }
 
