@@ -122,7 +122,7 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
     (
         "docs/systems.md",
         "faultline run pages.yaml",
-        // A system that asserts nothing is not judged completely.
+        // On a busy machine, the probes may find less than the file expects.
         Run("cp $REPOSITORY/manifests/samples/systems/pages.yaml .; faultline run pages.yaml; test $? -ne 2"),
     ),
     (
