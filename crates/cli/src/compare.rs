@@ -71,6 +71,13 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
             "`--jobs` has no effect on real processes, whose runs are sequential"
         )));
     }
+    if *backend == ComparedOn::Local && (arguments.parts.part.is_some() || !arguments.parts.gather.is_empty())
+    {
+        return Err(CommandError::input(miette!(
+            help = "omit `--part` and `--gather`, or add `--backend simulate`",
+            "runs on real processes cannot be divided among machines, because their results depend on the machine"
+        )));
+    }
     let source = files::read(file)?;
     let federation = source.parse()?;
     files::refuse_pause(&source.label, &federation)?;
@@ -99,12 +106,11 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     consecutive(settings.first_seed, settings.seeds)?;
     let interrupted = interrupt::flag();
     let head = Head::of(Compared { federation: federation.clone() });
+    let mut progress = Progress::counting(0, 0).unless_quiet(*quiet);
+    let mut tell = |step: RunProgress<'_>| progress.step(step.what, (step.done, step.total), step.is_known);
     if let Some(part) = arguments.parts.part {
         let mut printer = PartPrinter::begin(part, &head);
-        let mut progress = Progress::counting(0, 0).unless_quiet(*quiet);
         let mut keep = |it: &StoredResult| printer.add(it);
-        let mut tell =
-            |step: RunProgress<'_>| progress.step(step.what, (step.done, step.total), step.is_known);
         let mut store = ResultStore::new(Vec::new(), &mut keep, &mut tell, &interrupted).of_part(part);
         let done = run(&federation, &settings, Runs::Simulated, &mut store);
         drop(progress);
@@ -130,12 +136,10 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
         ComparedOn::Simulate => Runs::Simulated,
         ComparedOn::Local => Runs::Elsewhere(BackendKind::Local, &mut maker),
     };
-    let mut progress = Progress::counting(0, 0).unless_quiet(*quiet);
     let mut keep = |it: &StoredResult| {
         gathered.compare(it);
         journal.iter_mut().for_each(|journal| journal.add(it));
     };
-    let mut tell = |step: RunProgress<'_>| progress.step(step.what, (step.done, step.total), step.is_known);
     let mut store = ResultStore::new(known, &mut keep, &mut tell, &interrupted);
     let done = run(&federation, &settings, runs, &mut store);
     drop(progress);

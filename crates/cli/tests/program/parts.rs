@@ -85,6 +85,8 @@ fn incomplete_results_and_results_of_other_work_are_refused() {
     place.write("other.yaml", small(""));
     place.write("other.jsonl", part(&place, &[&["sweep", "other.yaml"], &SWEEP[2..]].concat(), "2/3"));
     refused(&["other.jsonl"], "it belongs to another sweep");
+    let local = COMPARE.into_iter().chain(["--backend", "local", "--part", "1/3"]);
+    place.faultline(local).assert().code(2).stderr(contains("cannot be divided among machines"));
     place
         .faultline(SWEEP.into_iter().chain(["--part", "4/3"]))
         .assert()
