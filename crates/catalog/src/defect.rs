@@ -11,7 +11,8 @@ use faultline_protocols::{
 };
 use serde::Serialize;
 
-/// Declares the defects of each module. For each protocol that has defects of its own: its variant, its name in the resource, the prefix of its defects, and its known defects.
+/// Declares the defects of each module. For each protocol that has defects of its own: its variant, its name in the
+/// resource, the prefix of its defects, and its known defects.
 macro_rules! defects {
     ($(
         $code:ident($module:ident) => {

@@ -1,13 +1,15 @@
 //! Switches for known defects. Each protocol has its own list. Each defect breaks one rule, by applying it as printed in
 //! a paper, or by omitting it.
 
-/// Declares `Defect`, which lists the known defects of a protocol, and `Defects`, a set of enabled ones. The set is always empty in builds without debug assertions, such as release builds.
+/// Declares `Defect`, which lists the known defects of a protocol, and `Defects`, a set of enabled ones. The set is always
+/// empty in builds without debug assertions, such as release builds.
 #[macro_export]
 macro_rules! defects {
     (
         $($(#[$doc:meta])* $name:ident,)*
     ) => {
-        /// A rule as printed in the paper, or an omitted rule. Each defect violates a property, and the checker must detect the violation.
+        /// A rule as printed in the paper, or an omitted rule. Each defect violates a property, and the checker must
+        /// detect the violation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Defect {

@@ -1,8 +1,8 @@
 //! What the federation expects of the run, compared with what was measured. Each figure is one that reports show.
 //!
 //! A figure is a number with an uncertainty, and may be a lower bound: further recoveries, rollbacks and lost work may
-//! follow if the record is incomplete or the run did not end. An expectation is met, or is not met, only if it is so
-//! for every number that the figure may stand for.
+//! follow if the record is incomplete or the run did not end. Whether an expectation is met is known only if the whole
+//! range of the figure is on one side of the limit.
 
 use std::collections::BTreeSet;
 

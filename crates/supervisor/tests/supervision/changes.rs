@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use faultline_core::fault::{Change, LinkProperties};
 use faultline_core::{
-    Cluster, ClusterId, EndedBy, Fact, Fault, FaultNo, Gauges, Life, Member, Membership, MembershipVersion,
-    NodeId, PlannedFault, ProcessId, Role, Scope, Span, StorageFate, Time, Trigger,
+    Cluster, ClusterId, EndedBy, Fact, Fault, FaultNo, Gauges, Life, Membership, MembershipVersion,
+    PlannedFault, ProcessId, Scope, Span, StorageFate, Time, Trigger,
 };
 use faultline_supervisor::{Config, FaultState, Order, Outcome, Report, Supervisor};
+
+use crate::member;
 
 const P0: ProcessId = ProcessId(0);
 const P1: ProcessId = ProcessId(1);
@@ -22,16 +24,6 @@ struct TestDriver {
 
 impl TestDriver {
     fn new() -> TestDriver {
-        let member = |cluster, node| Member {
-            cluster: ClusterId(cluster),
-            role: Role::RANK,
-            node: NodeId(node),
-            life: Life(0),
-            up: false,
-            started: false,
-            gone: false,
-            idle_lives: 0,
-        };
         let cluster = |process| Cluster::new([process].into());
         let membership = Membership {
             version: MembershipVersion(0),

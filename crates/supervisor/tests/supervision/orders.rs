@@ -5,11 +5,12 @@ use std::sync::Arc;
 use faultline_core::fault::{LinkProperties, StorageFault};
 use faultline_core::{
     Attempt, Boot, Claim, Cluster, ClusterId, Digest, EndedBy, Fact, FactKind, FactNo, Fault, FaultNo,
-    Gauges, GroupId, ImageName, Incarnation, Life, Member, Membership, MembershipVersion, NodeId,
-    PlannedFault, Position, ProcessId, Progress, Role, Sn, Span, StorageFate, Time, Trigger, Vectors,
-    Witness,
+    Gauges, GroupId, ImageName, Incarnation, Life, Membership, MembershipVersion, PlannedFault, Position,
+    ProcessId, Progress, Sn, Span, StorageFate, Time, Trigger, Vectors, Witness,
 };
 use faultline_supervisor::{Config, FaultState, Order, Outcome, Report, Supervisor};
+
+use crate::member;
 
 const P0: ProcessId = ProcessId(0);
 const P1: ProcessId = ProcessId(1);
@@ -25,20 +26,10 @@ const BEGUN: Time = Time(1000);
 
 /// Returns the membership of two clusters: cluster 0 with P0 and P1, and cluster 1 with P2.
 fn membership() -> Membership {
-    let member = |cluster, node| Member {
-        cluster,
-        role: Role::RANK,
-        node: NodeId(node),
-        life: Life(0),
-        up: false,
-        started: false,
-        gone: false,
-        idle_lives: 0,
-    };
     let cluster = |processes: &[ProcessId]| Cluster::new(processes.into());
     Membership {
         version: MembershipVersion(0),
-        members: Arc::new([member(C0, 0), member(C0, 1), member(C1, 2)]),
+        members: Arc::new([member(0, 0), member(0, 1), member(1, 2)]),
         clusters: Arc::new([cluster(&[P0, P1]), cluster(&[P2])]),
     }
 }

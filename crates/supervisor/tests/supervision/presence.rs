@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use faultline_core::{
     Boot, Claim, Cluster, ClusterId, Digest, EndedBy, Fact, FactKind, Fault, FaultNo, Incarnation, Life,
-    Member, Membership, MembershipVersion, NodeId, PlannedFault, Presence, ProcessId, Role, Scope, Span,
-    StorageFate, Time, Trigger, Witness,
+    Membership, MembershipVersion, PlannedFault, Presence, ProcessId, Scope, Span, StorageFate, Time,
+    Trigger, Witness,
 };
 use faultline_supervisor::{Config, FaultState, Order, Outcome, Report, Supervisor};
+
+use crate::member;
 
 const HOST: ProcessId = ProcessId(0);
 const GUESTS: [ProcessId; 2] = [ProcessId(1), ProcessId(2)];
@@ -38,16 +40,6 @@ impl TestDriver {
         leaves: Vec<(ClusterId, Span)>,
         is_planned: bool,
     ) -> TestDriver {
-        let member = |cluster, node| Member {
-            cluster: ClusterId(cluster),
-            role: Role::RANK,
-            node: NodeId(node),
-            life: Life(0),
-            up: false,
-            started: false,
-            gone: false,
-            idle_lives: 0,
-        };
         let guest = Cluster { processes: GUESTS.into(), presence };
         let membership = Membership {
             version: MembershipVersion(0),

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use faultline_core::{
-    Boot, Cluster, ClusterId, Ending, Fact, Life, Member, Membership, MembershipVersion, NodeId, Observation,
-    ProcessId, Role, Scope, Span, Time,
+    Boot, Cluster, ClusterId, Ending, Fact, Life, Membership, MembershipVersion, Observation, ProcessId,
+    Scope, Span, Time,
 };
 use faultline_supervisor::{Config, Order, Outcome, Report, Supervisor, SystemEnd, SystemRun};
+
+use crate::member;
 
 const NODES: [ProcessId; 2] = [ProcessId(0), ProcessId(1)];
 const FIRST: Life = Life(1);
@@ -19,19 +21,9 @@ struct TestDriver {
 impl TestDriver {
     /// Creates the supervisor of two nodes, which have registered, and whose links have been measured.
     fn measured(set_up_by: Option<ProcessId>, ends: SystemEnd) -> TestDriver {
-        let member = |node| Member {
-            cluster: ClusterId(node as u16),
-            role: Role::RANK,
-            node: NodeId(node),
-            life: Life(0),
-            up: false,
-            started: false,
-            gone: false,
-            idle_lives: 0,
-        };
         let membership = Membership {
             version: MembershipVersion(0),
-            members: Arc::new([member(0), member(1)]),
+            members: Arc::new([member(0, 0), member(1, 1)]),
             clusters: NODES.map(|it| Cluster::new([it].into())).into(),
         };
         let config = Config {
