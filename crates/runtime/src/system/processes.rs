@@ -84,12 +84,16 @@ pub(crate) fn matching(is_it: impl Fn(&str) -> bool, nodes: &[Pid]) -> Vec<Pid> 
     let marked = running.iter().filter(|it| has_id(it.pid, &is_it)).map(|it| it.pid);
     let mut found: BTreeSet<Pid> = marked.collect();
     loop {
-        let own = |it: &&Running| found.contains(&it.pid);
-        let groups: BTreeSet<Pid> = running.iter().filter(own).map(|it| it.group).collect();
+        // A process may join the group of another program. The group of a node's own process is that of its programs,
+        // which are not commands.
+        let led_by_others = |group: &Pid| {
+            nodes.contains(group) || !found.contains(group) && running.iter().any(|it| it.pid == *group)
+        };
+        let own = running.iter().filter(|it| found.contains(&it.pid));
+        let groups: BTreeSet<Pid> = own.map(|it| it.group).filter(|it| !led_by_others(it)).collect();
         let belongs = |it: &&Running| {
             let is_descendant = nodes.contains(&it.parent) || found.contains(&it.parent);
-            // The group of a node's own process is that of its programs, which are not commands.
-            is_descendant || groups.contains(&it.group) && !nodes.contains(&it.group)
+            is_descendant || groups.contains(&it.group)
         };
         let more: Vec<Pid> = running.iter().filter(belongs).map(|it| it.pid).collect();
         let before = found.len();
@@ -161,7 +165,7 @@ mod tests {
 
     fn sleeping(id: &str) -> Child {
         let mut command = Command::new("sleep");
-        command.arg("60").env(VARIABLE, id).stdin(Stdio::null());
+        command.arg("60").env(VARIABLE, id).process_group(0).stdin(Stdio::null());
         command.spawn().expect("`sleep` starts")
     }
 
@@ -178,6 +182,13 @@ mod tests {
             }
         }
         assert_eq!(matching(|it| it == ids[0], &[pid(&children[0])]), []);
+        // A process that joins the group of this one does not make this one a process of the command.
+        let mut joined = Command::new("sleep").arg("60").env(VARIABLE, "joined").spawn().unwrap();
+        while !matching(|it| it == "joined", &[]).contains(&pid(&joined)) {
+            thread::sleep(PAUSE);
+        }
+        assert_eq!(matching(|it| it == "joined", &[]), [pid(&joined)]);
+        joined.kill().and_then(|()| joined.wait()).unwrap();
         // Without an identifier, a process is found by its parent or its group.
         let mut plain = Command::new("sh");
         let plain = plain.args(["-c", "sleep 60 & wait"]).process_group(0).stdin(Stdio::null()).spawn();
