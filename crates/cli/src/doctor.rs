@@ -8,7 +8,7 @@ use std::path::Path;
 
 use faultline_console::examination::{Examination, PlannedRun, can, loading};
 use faultline_shaper::Kernel;
-use faultline_tc::namespace::{MOST_PROCESSES, isolated};
+use faultline_tc::namespace::{MOST_PROCESSES, become_root, isolated};
 use faultline_tc::probe::{Ability, Probe};
 
 use crate::arguments::{DoctorArguments, Examined};
@@ -66,8 +66,9 @@ struct Unfit {
 }
 
 fn traffic_control() -> Result<Probe, Unfit> {
-    let root = |why: String| Unfit { why, remedy: "run as root".to_owned(), probe: None };
-    let probe = match isolated(Probe::run) {
+    let root =
+        |why: String| Unfit { why, remedy: "run as root, or permit user namespaces".to_owned(), probe: None };
+    let probe = match become_root().and_then(|()| isolated(Probe::run)) {
         Err(error) => return Err(root(error.to_string())),
         Ok(Err(error)) => return Err(root(error.to_string())),
         Ok(Ok(probe)) => probe,

@@ -121,6 +121,9 @@ impl Cli {
         if !matches!(arguments.command, Command::Fuzz(_) | Command::Errata(_)) {
             abort_on_panic();
         }
+        if let Command::Run(arguments) = &arguments.command {
+            run::enter_namespaces(arguments);
+        }
         let log = log::begin(&arguments.command);
         let Arguments { command, memory } = arguments;
         let limited = set_limit(memory);

@@ -83,7 +83,7 @@ impl Processes<'_> {
         };
         if let Some(name) = options.supervisor.plan.iter().find_map(fault).filter(|_| self.kernel.is_none()) {
             return Err(CommandError::input(miette::miette!(
-                help = "run as root with `--links tc`, or remove the fault",
+                help = "add `--links tc`, or remove the fault",
                 "`{name}` needs emulated links, and without traffic control, the links between the programs of a system \
                  are not emulated"
             )));
@@ -94,7 +94,7 @@ impl Processes<'_> {
         };
         if !options.links.requested.values().all(is_emulated) && !self.view.output.quiet {
             let (what, remedy) = match self.kernel {
-                None => ("properties", "run as root with `--links tc`"),
+                None => ("properties", "add `--links tc`"),
                 Some(_) => (
                     "delay and loss, which this kernel does not emulate (sch_netem)",
                     "see `faultline doctor --tc`",

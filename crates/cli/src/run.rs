@@ -6,6 +6,7 @@ use std::sync::Arc;
 use faultline_api::quantity::Size;
 use faultline_console::repetition::Repetition;
 use faultline_shaper::{Kernel, ShapingSide};
+use faultline_tc::namespace;
 use faultline_trace::manifest::BackendKind;
 use miette::miette;
 
@@ -17,6 +18,15 @@ use crate::output::note;
 use crate::recording::strictness;
 use crate::runner::{LocalBackend, Runner};
 use crate::{doctor, interrupt, plugin};
+
+/// Makes the user root in a namespace of the program's own if the run needs that. Must be called before threads start.
+pub(crate) fn enter_namespaces(arguments: &RunArguments) {
+    let RunArguments { backend, links, metrics, .. } = arguments;
+    if *backend == BackendName::Local && *links == LinksName::Tc && metrics.is_none() {
+        // If this fails, the test of the kernel fails as well, and its error says why.
+        drop(namespace::become_root());
+    }
+}
 
 /// Executes `faultline run`.
 pub(crate) fn run(arguments: &RunArguments, memory: Option<Size>) -> Result<Exit, CommandError> {
@@ -113,6 +123,13 @@ pub(crate) fn without_effect(option: &str, backend: &str) -> CommandError {
 fn links(arguments: &RunArguments) -> Result<Option<Kernel>, CommandError> {
     if arguments.links == LinksName::InNode {
         return Ok(None);
+    }
+    if arguments.metrics.is_some() && !namespace::is_root() {
+        return Err(CommandError::input(miette!(
+            help = "run as root, or omit one of them",
+            "`--links tc` and `--metrics` together need root: other users emulate links in a network of their own, which \
+             no other program can reach"
+        )));
     }
     let kernel = doctor::kernel_for_tc()?;
     if !arguments.output.quiet {

@@ -3,11 +3,12 @@
 //!
 //! The namespaces have no names. A namespace exists as long as a process or an open file refers to it: the
 //! hub exists as long as its owner, and the namespace of a process as long as that process. Nothing remains
-//! after they end, even after SIGKILL.
+//! after they end, even after SIGKILL. Without root, all of them are within a user namespace ([`become_root`]).
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::MetadataExt;
 use std::thread;
 
 use faultline_core::{Life, ProcessId};
@@ -52,6 +53,9 @@ pub enum NamespaceError {
     /// The namespace could not be created.
     #[error("cannot create a network namespace: {0} (requires CAP_SYS_ADMIN; run as root)")]
     Unshare(nix::Error),
+    /// The user namespace could not be created or set up.
+    #[error("cannot create a user namespace: {0}")]
+    User(io::Error),
     /// The namespace could not be opened.
     #[error("cannot open {OWN_NAMESPACE}: {0}")]
     Open(io::Error),
@@ -69,6 +73,38 @@ pub enum NamespaceError {
     /// The hub's port could not be opened.
     #[error("cannot listen in the network namespace of the hub: {0}")]
     Listen(io::Error),
+}
+
+/// Returns the user and the group of this process.
+fn ids() -> io::Result<(u32, u32)> {
+    fs::metadata("/proc/self").map(|it| (it.uid(), it.gid()))
+}
+
+/// Returns whether the user of this process is root.
+pub fn is_root() -> bool {
+    ids().is_ok_and(|(user, _)| user == 0)
+}
+
+/// Moves this process to a user namespace, in which its user is root, and to a network namespace that belongs to it, so
+/// that it may create further ones. Does nothing if the user is root already. The process must not have started
+/// threads. Sockets that are open remain in the network of the machine; those that are opened later are not.
+///
+/// # Errors
+///
+/// Fails if the kernel does not permit user namespaces.
+pub fn become_root() -> Result<(), NamespaceError> {
+    let (user, group) = ids().map_err(NamespaceError::User)?;
+    if user == 0 {
+        return Ok(());
+    }
+    let moved = unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET).map_err(io::Error::from);
+    let write = |name, text: String| fs::write(format!("/proc/self/{name}"), text);
+    // A group may be mapped only once groups cannot be dropped, since a group may have fewer rights than others.
+    let set_up = moved
+        .and_then(|()| write("setgroups", "deny".to_owned()))
+        .and_then(|()| write("uid_map", format!("0 {user} 1")))
+        .and_then(|()| write("gid_map", format!("0 {group} 1")));
+    set_up.map_err(NamespaceError::User)
 }
 
 /// The namespace that connects all others.

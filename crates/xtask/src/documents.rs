@@ -85,11 +85,7 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
     ("README.md", "faultline reproduce cck", Run("faultline reproduce cck --quick --seeds 1")),
     ("README.md", "faultline reproduce tic", Run("faultline reproduce tic --quick --seeds 1")),
     ("docs/tic-sel.md", "faultline reproduce tic", Run("faultline reproduce tic --quick --seeds 1")),
-    (
-        "README.md",
-        r#"sudo "$(command -v faultline)" run my.yaml --links tc"#,
-        AsRoot("faultline run my.yaml --links tc"),
-    ),
+    ("README.md", "faultline run my.yaml --links tc", AsRoot("faultline run my.yaml --links tc")),
     (
         "docs/clustering.md",
         "faultline cluster assemble.edges",

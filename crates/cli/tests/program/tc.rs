@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use crate::common::{TestDirectory, signal, small};
@@ -57,6 +58,31 @@ fn a_missing_permission_is_not_a_missing_feature_of_the_kernel() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("CAP_NET_ADMIN") && said.contains("run as root"), "{said}");
     assert!(!said.contains("modprobe"), "{said}");
+}
+
+#[test]
+fn a_user_namespace_replaces_root() {
+    let place = TestDirectory::new();
+    if !supports_traffic_control(&place) || Command::new("unshare").args(["-U", "true"]).status().is_err() {
+        return;
+    }
+    place.write("small.yaml", small(""));
+    fs::copy(env!("CARGO_BIN_EXE_faultline"), place.path("program")).unwrap();
+    // The user `nobody` needs no account, and owns nothing else.
+    let everything = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(place.dir(), everything).unwrap();
+    let mut run = Command::new("setpriv");
+    run.current_dir(place.dir()).args(["--reuid=65534", "--regid=65534", "--clear-groups", "./program"]);
+    run.args(["run", "small.yaml", "--links", "tc", "--out", "run", "--format", "json"]);
+    let output = run.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("cannot create a user namespace") {
+        return eprintln!("!!! SKIPPED: no user namespaces here: {said}");
+    }
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(summary["links"][0]["measuredLatencySeconds"].is_number(), "{summary}");
+    place.wait_until_empty();
 }
 
 #[test]
