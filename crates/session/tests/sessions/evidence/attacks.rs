@@ -700,24 +700,30 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
 }
 
 /// Removes, from all lives of a process, the send and the transmissions of a message that was delivered: the last one
-/// that it sent in this life or, if `is_saved`, before the last checkpoint of this life.
-fn remove_send(trace: &mut Trace, (process, life): Stream, is_saved: bool) {
+/// that it sent in this life or, if `is_saved`, before the last checkpoint of this life. On a busy machine, no message
+/// may have preceded that checkpoint; it is then one of another process.
+fn remove_send(trace: &mut Trace, stream: Stream, is_saved: bool) {
     let delivery = |(_, fact): &(Time, Fact)| match fact {
         Fact::Delivered(id) => Some(*id),
         _ => None,
     };
     let delivered: BTreeSet<MessageId> = trace.streams.values().flatten().filter_map(delivery).collect();
-    let facts = &trace.streams[&(process, life)];
-    let saved = facts.iter().rev().find_map(|(_, fact)| match fact {
-        Fact::Saved(saved) if saved.0.owner == process => Some(saved.1.upto.index()),
-        _ => None,
-    });
-    let end = if is_saved { saved.expect("a checkpoint") } else { facts.len() };
-    let sent = facts[..end].iter().rev().find_map(|(_, fact)| match fact {
-        Fact::Sent { id, .. } if delivered.contains(id) => Some(*id),
-        _ => None,
-    });
-    let sent = sent.expect("a message that was delivered");
+    let last_sent = |(process, life): Stream| {
+        let facts = &trace.streams[&(process, life)];
+        let saved = facts.iter().rev().find_map(|(_, fact)| match fact {
+            Fact::Saved(saved) if saved.0.owner == process => Some(saved.1.upto.index()),
+            _ => None,
+        });
+        let end = if is_saved { saved? } else { facts.len() };
+        let sent = facts[..end].iter().rev().find_map(|(_, fact)| match fact {
+            Fact::Sent { id, .. } if delivered.contains(id) => Some(*id),
+            _ => None,
+        });
+        Some((process, sent?))
+    };
+    let others = trace.streams.keys().copied().filter(|_| is_saved);
+    let (process, sent) =
+        [stream].into_iter().chain(others).find_map(last_sent).expect("a delivered message");
     for (_, stream) in trace.streams.iter_mut().filter(|((of, _), _)| *of == process) {
         stream.retain(|(_, fact)| match fact {
             Fact::Sent { id, .. } | Fact::Transmitted { id, .. } => *id != sent,
