@@ -9,10 +9,8 @@ use minijinja::{Environment, ErrorKind, UndefinedBehavior, context};
 use serde::Serialize;
 
 use crate::names::Names;
-use crate::resource::{Attempt, FederationSpec, OnNode, System};
+use crate::resource::{Attempt, FederationSpec, OnNode, System, TEMPLATE};
 
-/// The ending of the names of files that are templates.
-const TEMPLATE: &str = ".j2";
 /// The maximum number of steps that a template may take, so that a check takes little time.
 const MOST_STEPS: u64 = 20_000;
 
@@ -175,6 +173,15 @@ impl SystemNode {
     ) -> Result<Attempt<String>, TemplateError> {
         let given = context! { sample, ..Value::from(Serde(&self.given)) };
         Renderer::new().attempt(field, attempt, &given)
+    }
+
+    /// Returns the command of a check that this node carries out.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a template cannot be rendered.
+    pub fn check(&self, words: &[String]) -> Result<Attempt<String>, TemplateError> {
+        Renderer::new().words("exec", words, &Value::from(Serde(&self.given))).map(Attempt::Exec)
     }
 
     /// Returns the environment variables that every command of the node has, in addition to those in the file.

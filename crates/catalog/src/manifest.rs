@@ -8,7 +8,7 @@ use faultline_api::resource::{
     ReplicateTo, StorageKind, System,
 };
 use faultline_api::{Federation, Names};
-use faultline_core::{ClusterId, ProbeNo, ProcessId, Promise, Promises, Span};
+use faultline_core::{CheckNo, ClusterId, ProbeNo, ProcessId, Promise, Promises, Span};
 use faultline_trace::Manifest;
 use faultline_trace::expectation::{Expectation, ProbeEntry, SystemEntry};
 use faultline_trace::manifest::{
@@ -118,6 +118,12 @@ fn expectations(spec: &FederationSpec, system: Option<&SystemEntry>) -> Vec<Expe
             let cluster = spec.clusters.iter().position(|it| it.name == name)?;
             let at_most = entry.at_most.unwrap_or(0).into();
             Some(Expectation::Exits { cluster: ClusterId(cluster as u16), at_most })
+        }
+        (Assertion::Check(text), _) => {
+            let check = spec.checks().position(|it| std::ptr::eq(it, entry))?;
+            let by = Names::of(spec).process_id(entry.by.as_ref()?)?;
+            let (check, within) = (CheckNo(check as u16), entry.check_within());
+            Some(Expectation::Check { check, text: text.into(), by, within })
         }
     };
     let of_entry = |entry: &ExpectSpec| {

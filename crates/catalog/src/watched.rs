@@ -2,7 +2,7 @@
 //! and stores nothing. Its driver runs the command and records what it observes.
 
 use faultline_api::Federation;
-use faultline_api::resource::System;
+use faultline_api::resource::{FederationSpec, OnExit, System};
 use faultline_core::application::Job;
 use faultline_core::process::{In, Out};
 use faultline_core::{
@@ -81,18 +81,21 @@ pub(crate) fn with_valid_system<V: Visitor>(
     let system = federation.spec.application.system().ok_or(SetupError::Messages)?;
     let seed = seed.unwrap_or_else(|| federation.spec.seed());
     let mut setup = Setup::<Watched>::new(federation, seed, &[], ());
-    setup.supervisor.system = Some(run(system, &setup));
+    setup.supervisor.system = Some(run(&federation.spec, system, &setup));
     // A system reports no progress.
     setup.supervisor.least_work_left_percent = 0;
     Ok(visitor.visit(setup))
 }
 
-fn run(system: &System, setup: &Setup<Watched>) -> SystemRun {
+fn run(spec: &FederationSpec, system: &System, setup: &Setup<Watched>) -> SystemRun {
     let stated = system.ends.as_ref();
     let exit = stated.and_then(|it| setup.names.cluster_id(it.exit.as_ref()?));
     let after = stated.and_then(|it| Some(it.after?.0));
     let ends = match exit {
-        Some(cluster) => SystemEnd::Exit(cluster),
+        Some(cluster) => {
+            let on_exit = system.on(setup.names.cluster(cluster)).on_exit;
+            SystemEnd::Exit { cluster, restarts: on_exit == OnExit::Restart }
+        }
         None => SystemEnd::After(after.unwrap_or_else(|| {
             let times = setup.supervisor.plan.iter().filter_map(|it| match it.trigger {
                 Trigger::At(at) => Some(at.since(Time::ZERO)),
@@ -102,7 +105,8 @@ fn run(system: &System, setup: &Setup<Watched>) -> SystemRun {
         })),
     };
     let set_up_by = system.setup.as_ref().and_then(|it| setup.names.process_id(&it.by));
-    SystemRun { set_up_by, ends }
+    let checks = spec.checks().filter_map(|it| setup.names.process_id(it.by.as_ref()?)).collect();
+    SystemRun { set_up_by, ends, checks }
 }
 
 /// Returns an error if the federation is a system, which cannot run in virtual time.

@@ -41,6 +41,8 @@ pub(crate) fn theft_name(theft: Theft, names: &Context) -> String {
 /// The remedy if links or the times of faults differ from the request, which happens on a busy machine.
 pub(crate) fn idle_machine(names: &Context) -> &'static str {
     match names.in_pods {
+        // The programs of a system run only in real time.
+        false if names.system.is_some() => "the machine was busy: repeat the run on an idle one",
         true => "the machines were busy: repeat the run on idle ones, or use `--backend simulate`",
         false => "the machine was busy: repeat the run on an idle one, or use `--backend simulate`",
     }

@@ -174,14 +174,12 @@ impl Screen {
                 format!("  {bar}{:.0} %", share * 100.0)
             }
         };
-        format!(
-            "{:width$}  {}/{} up  {} ({} forced){progress}",
-            printable(&row.name),
-            row.up,
-            row.processes,
-            count(row.checkpoints.into(), "checkpoint"),
-            row.forced,
-        )
+        let checkpoints = match row.checkpoints {
+            0 => String::new(),
+            all => format!("  {} ({} forced)", count(all.into(), "checkpoint"), row.forced),
+        };
+        let name = printable(&row.name);
+        format!("{name:width$}  {}/{} up{checkpoints}{progress}", row.up, row.processes)
     }
 
     fn write(&mut self, frame: Frame) {

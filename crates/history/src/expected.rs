@@ -6,8 +6,10 @@
 
 use std::collections::BTreeSet;
 
+use faultline_core::fault::Outcome;
 use faultline_core::{
-    CheckNo, ClusterId, Ending, Fact, FactKind, FactNo, Observation, ProbeNo, ProcessId, Scope, Span,
+    CheckNo, ClusterId, Ending, Fact, FactKind, FactNo, Life, Observation, ProbeNo, ProcessId, Scope, Span,
+    Time,
 };
 use faultline_trace::expectation::Expectation;
 use faultline_trace::manifest::LinkEntry;
@@ -103,6 +105,23 @@ pub fn unpermitted_exits<'h>(history: &'h History<'_>) -> Vec<(Source, &'h Endin
         }
     }
     exits
+}
+
+/// Returns the nodes of a system that had been ready, but whose last life was not, although its command ran.
+pub fn not_ready_again(history: &History<'_>) -> Vec<(ProcessId, Life)> {
+    let is_completed = history.context.outcome == Some(Outcome::Completed);
+    if history.context.system.is_none() || !is_completed {
+        return Vec::new();
+    }
+    let has_observed = |stream: &[(Time, Fact)], kind| stream.iter().any(|it| it.1.kind() == kind);
+    let last = |process: &ProcessId| {
+        let (life, stream) = history.trace.lives(*process).next_back()?;
+        let has_ended = history.supervision.ends.iter().any(|it| (it.process, it.life) == (*process, life));
+        let is_missing = life > Life(1) && !has_ended;
+        let kinds = [FactKind::Ready, FactKind::Exited];
+        (is_missing && !kinds.iter().any(|it| has_observed(stream, *it))).then_some((*process, life))
+    };
+    history.context.clusters.iter().flatten().filter_map(last).collect()
 }
 
 struct Measuring<'h, 'a> {

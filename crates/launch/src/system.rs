@@ -8,7 +8,7 @@ use std::time::Duration;
 use faultline_api::Names;
 use faultline_api::resource::{self, FederationSpec, OnExit, OnNode};
 use faultline_api::system::{Location, SystemNode, TemplateError};
-use faultline_core::{ProbeNo, ProcessId, Span, WatchNo};
+use faultline_core::{CheckNo, ProbeNo, ProcessId, Span, WatchNo};
 use faultline_runtime::NodeOptions;
 use faultline_runtime::system::{Attempt, NodeSystem, Probe, stable_address_of};
 use regex::Regex;
@@ -52,6 +52,12 @@ pub(crate) fn of_node(
         }
         None => None,
     };
+    let checks = (0..).map(CheckNo).zip(spec.checks()).filter(|(_, it)| it.by.as_ref() == Some(&name));
+    let checks = checks.map(|(no, it)| {
+        let words = it.exec.as_deref().unwrap_or_default();
+        Ok((no, attempt(node.check(words)?), duration(it.check_within())))
+    });
+    let checks = checks.collect::<Result<_, TemplateError>>()?;
     let cluster = of_spec.cluster(of_spec.cluster_of(process)).to_owned();
     let is_mine = |by: &Option<String>| by.as_ref().is_none_or(|it| *it == name || *it == cluster);
     let probes = (0..).map(ProbeNo).zip(&system.probes).filter(|(_, (_, it))| is_mine(&it.by));
@@ -84,6 +90,7 @@ pub(crate) fn of_node(
         ),
         set_up,
         probes: probes.collect(),
+        checks,
         watches,
         restarts: on_exit == OnExit::Restart,
     }))

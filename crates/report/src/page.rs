@@ -90,10 +90,13 @@ fn page(summary: &Summary, diagram: &Diagram, strips: &Markup, federation: &str)
             div.diagram { (diagram_section(diagram, &packed.notes)) }
             h2 { "What happened" }
             (explanation(&summary.explanation))
-            h2 { "Clusters" }
-            (clusters(summary))
-            (time(summary))
-            (rollbacks(summary))
+            // Faultline sees neither the checkpoints nor the work of a system's programs.
+            @if !summary.is_system {
+                h2 { "Clusters" }
+                (clusters(summary))
+                (time(summary))
+                (rollbacks(summary))
+            }
             @if !summary.probes.is_empty() {
                 h2 { "Probes" }
                 (rows(&ProbeSummary::TITLES, summary.probes.iter().map(ProbeSummary::row)))

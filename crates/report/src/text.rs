@@ -30,7 +30,7 @@ pub fn summary(summary: &Summary, layout: Layout) -> String {
         if !summary.is_system {
             parts.extend([writer.rollbacks(), writer.clusters()]);
         }
-        if layout.verbose {
+        if layout.verbose && !summary.is_system {
             parts.push(writer.time());
         }
         parts.extend([writer.probe_recoveries(), writer.probes(), writer.expectations()]);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use faultline_core::fault::{LinkProperties, StorageFault};
 use faultline_core::{
-    Boot, ClusterId, Fact, FactKind, Gauges, Life, Membership, ProcessId, Span, Time, Trigger,
+    Boot, CheckNo, ClusterId, Fact, FactKind, Gauges, Life, Membership, ProcessId, Span, Time, Trigger,
 };
 use faultline_shaper::Kernel;
 use faultline_trace::manifest::LinkMeasured;
@@ -129,6 +129,8 @@ pub(crate) enum ToNode {
     Prepare,
     /// Sets the system up. Answered by [`ToSupervisor::SetUp`].
     SetUp,
+    /// Carries out a check of the system.
+    Check(CheckNo),
     Go,
     Link {
         from: ClusterId,

@@ -109,7 +109,9 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
                     self.proceed(process);
                 }
             }
-            Order::Prepare { .. } | Order::SetUp { .. } => unreachable!("a system runs only in real time"),
+            Order::Prepare { .. } | Order::SetUp { .. } | Order::Check { .. } => {
+                unreachable!("a system runs only in real time")
+            }
             Order::Pause { process, life, paused } => {
                 let sim_process = &mut self.sim_processes[process.index()];
                 if sim_process.alive && sim_process.life == life {

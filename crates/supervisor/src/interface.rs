@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use faultline_core::fault::{Change, LinkProperties, MemoryUse, StorageFault};
 use faultline_core::{
-    Boot, ClusterId, EndedBy, Fact, FaultNo, Gauges, Life, Membership, PlannedFault, Position, Presence,
-    ProcessId, Progress, Scope, Span, StorageFate, Time, Trigger,
+    Boot, CheckNo, ClusterId, EndedBy, Fact, FaultNo, Gauges, Life, Membership, PlannedFault, Position,
+    Presence, ProcessId, Progress, Scope, Span, StorageFate, Time, Trigger,
 };
 
 use serde::{Deserialize, Serialize};
@@ -179,6 +179,15 @@ pub enum Order {
         process: ProcessId,
         /// Number of the process's life.
         life: Life,
+    },
+    /// Lets a life carry out a check of the system. The process observes how it ends.
+    Check {
+        /// The process whose node carries out the check.
+        process: ProcessId,
+        /// Number of the process's life.
+        life: Life,
+        /// Number of the check.
+        check: CheckNo,
     },
     /// Sends this membership to every life that is up. A life that has no membership yet starts with this one.
     Announce(Arc<Membership>),

@@ -229,7 +229,8 @@ impl Supervisor {
                 | FactKind::Broke
                 | FactKind::Released
         ) || self.config.is_planned && matches!(kind, FactKind::Absorbed | FactKind::Ceded)
-            || self.config.system.is_some() && matches!(kind, FactKind::Ready | FactKind::Exited)
+            || self.config.system.is_some()
+                && matches!(kind, FactKind::Ready | FactKind::Exited | FactKind::Checked)
             || self.plan.waits_for(kind)
     }
 
@@ -486,7 +487,7 @@ impl Supervisor {
 
     pub(crate) fn try_complete(&mut self, out: &mut Vec<Order>) {
         let is_complete = match self.config.system {
-            Some(_) => self.is_system_complete(),
+            Some(_) => self.is_system_complete(out),
             None => self.completion.is_complete() && !self.are_partitions_moving(),
         };
         if self.outcome.is_none() && is_complete {

@@ -3,6 +3,7 @@
 //! Assertions are optional fields of one flat struct rather than an enum, like those of a fault. [`ExpectSpec::assertions`]
 //! returns them as an enum.
 
+use faultline_core::Span;
 use kube_derive::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,13 +20,16 @@ pub const MAX_EXPECTATIONS: usize = 64;
     crates(kube_core = "::kube_core"),
     validation = Rule::new(
         "[has(self.recoveredWithin), has(self.rollbacks), has(self.lostWork), has(self.finishedWithin), \
-         has(self.availability), has(self.longestOutage), has(self.exits)].filter(x, x).size() == 1"
-    ).message("an expectation must have exactly one assertion: recoveredWithin, rollbacks, lostWork, finishedWithin, availability, longestOutage or exits"),
+         has(self.availability), has(self.longestOutage), has(self.exits), has(self.check)].filter(x, x).size() == 1"
+    ).message("an expectation must have exactly one assertion: recoveredWithin, rollbacks, lostWork, finishedWithin, availability, longestOutage, exits or check"),
     validation = Rule::new(
         "has(self.probe) ? has(self.recoveredWithin) || has(self.availability) || has(self.longestOutage) \
          : !has(self.availability) && !has(self.longestOutage)"
     ).message("availability and longestOutage need probe, which only they and recoveredWithin allow"),
     validation = Rule::new("has(self.exits) == has(self.atMost)").message("exits and atMost need each other"),
+    validation = Rule::new(
+        "has(self.check) ? has(self.by) && has(self.exec) : !has(self.by) && !has(self.exec) && !has(self.within)"
+    ).message("check needs by and exec, which only it and within allow"),
 )]
 pub struct ExpectSpec {
     /// Assertion: no recovery takes longer than this, from the first failure until the last process that rolled back has
@@ -60,6 +64,22 @@ pub struct ExpectSpec {
     /// The largest permitted number of `exits`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most: Option<u32>,
+    /// Assertion: the command `exec` succeeds at the end of the run. The text says what it then has found. Only for
+    /// systems.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 100))]
+    pub check: Option<String>,
+    /// The node that runs the command of `check`, such as `paris-0`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub by: Option<String>,
+    /// The command of `check`. It succeeds if its exit status is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "super::system::exec")]
+    pub exec: Option<Vec<String>>,
+    /// The time within which the command of `check` must exit. Default 1m.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<Duration>,
 }
 
 /// The largest permitted number.
@@ -95,6 +115,8 @@ pub enum Assertion<'a> {
     LongestOutage(Duration),
     /// See [`ExpectSpec::exits`].
     Exits(&'a str),
+    /// See [`ExpectSpec::check`].
+    Check(&'a str),
 }
 
 impl ExpectSpec {
@@ -108,7 +130,13 @@ impl ExpectSpec {
             ("availability", self.availability.map(Assertion::Availability)),
             ("longestOutage", self.longest_outage.map(Assertion::LongestOutage)),
             ("exits", self.exits.as_deref().map(Assertion::Exits)),
+            ("check", self.check.as_deref().map(Assertion::Check)),
         ];
         all.into_iter().filter_map(|(name, it)| Some((name, it?))).collect()
+    }
+
+    /// Returns [`within`](field@ExpectSpec::within), or its default.
+    pub fn check_within(&self) -> Span {
+        self.within.map_or(Span::from_secs(60), |it| it.0)
     }
 }

@@ -37,6 +37,7 @@ pub use protocol::*;
 pub use simulator::*;
 pub use status::*;
 pub use system::{Attempt, Ends, MAX_SYSTEM_NODES, OnExit, OnNode, Override, Probe, Ready, SetUp, System};
+pub(crate) use system::{MAX_TEXT, TEMPLATE, problem_of_words};
 pub use tasks::*;
 
 pub(crate) use rules::{CANNOT_CHANGE, CHANGE_HELP, difference_of_fields, stored};
@@ -333,6 +334,11 @@ impl FederationSpec {
     /// Returns the seed; 0 if none is given.
     pub fn seed(&self) -> u64 {
         self.seed.unwrap_or(0)
+    }
+
+    /// Returns the expectations that are checks, in the order of their numbers.
+    pub fn checks(&self) -> impl Iterator<Item = &ExpectSpec> {
+        self.expect.iter().filter(|it| it.check.is_some())
     }
 
     /// Returns the links, with defaults if none are given.

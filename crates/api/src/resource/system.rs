@@ -11,12 +11,14 @@ use crate::quantity::{Duration, Size};
 
 /// Maximum number of nodes of a system.
 pub const MAX_SYSTEM_NODES: u64 = 250;
+/// The ending of the names of files that are templates.
+pub(crate) const TEMPLATE: &str = ".j2";
 /// Maximum number of probes, and of watches.
 const MAX_NAMED: usize = 16;
 /// Maximum number of entries in `in`.
 const MAX_OVERRIDES: usize = 32;
 /// Maximum length of a word, of an address and of a regular expression, in characters.
-const MAX_TEXT: usize = 1024;
+pub(crate) const MAX_TEXT: usize = 1024;
 /// Maximum length of the name of a probe or a watch.
 const MAX_NAME: usize = 40;
 /// The smallest number of bytes of output to keep, and the largest.
@@ -217,7 +219,7 @@ fn only((exec, http, tcp): StatedAttempt<'_>) -> Option<Attempt<&str>> {
     }
 }
 
-fn exec(_: &mut SchemaGenerator) -> Schema {
+pub(super) fn exec(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
         "description": "The command and its arguments. It succeeds if its exit status is 0. Its words are templates.",
@@ -290,6 +292,7 @@ impl System {
     /// Returns the first problem of the system that its fields alone show, without their templates.
     pub(crate) fn problem(&self) -> Option<ProgramProblem> {
         let mut problem = Launch::of_system(&self.command, &self.env, &self.files).problem();
+        problem = problem.or_else(|| problem_of_templates("", &self.files));
         problem = problem.or_else(|| problem_of_ready("", self.ready.as_ref()));
         problem = problem.or_else(|| problem_of_watches("", &self.watch));
         problem = problem.or_else(|| problem_of_logs("", self.logs));
@@ -310,6 +313,7 @@ impl System {
             let problem = Launch::of_system(command, env, files).problem();
             problem
                 .map(|(own, message, help)| (format!("{field}{own}"), message, help))
+                .or_else(|| problem_of_templates(&field, files))
                 .or_else(|| problem_of_ready(&field, own.ready.as_ref()))
                 .or_else(|| problem_of_watches(&field, own.watch.as_ref()?))
                 .or_else(|| problem_of_logs(&field, own.logs))
@@ -389,6 +393,13 @@ fn too_short(field: &str, span: Span, least: Span) -> Option<ProgramProblem> {
     })
 }
 
+fn problem_of_templates(path: &str, files: &BTreeMap<String, ProgramFile>) -> Option<ProgramProblem> {
+    let twice = files.keys().find(|it| it.strip_suffix(TEMPLATE).is_some_and(|it| files.contains_key(it)))?;
+    let message =
+        format!("`{twice}` and `{}` are the same file on the node", twice.trim_end_matches(TEMPLATE));
+    Some(program::problem(format!("{path}files"), message, "use another name for one of them"))
+}
+
 fn problem_of_ready(path: &str, ready: Option<&Ready>) -> Option<ProgramProblem> {
     let ready = ready?;
     let stated = (&ready.exec, &ready.http, &ready.tcp);
@@ -414,7 +425,7 @@ fn problem_of_attempt(field: &str, (exec, http, tcp): StatedAttempt<'_>) -> Opti
     })
 }
 
-fn problem_of_words(field: &str, words: &[String]) -> Option<ProgramProblem> {
+pub(crate) fn problem_of_words(field: &str, words: &[String]) -> Option<ProgramProblem> {
     let (env, files) = (BTreeMap::new(), BTreeMap::new());
     let (own, message, help) = Launch::of_system(words, &env, &files).problem()?;
     Some((own.replacen("command", field, 1), message, help))

@@ -4,10 +4,14 @@ use faultline_core::Span;
 
 use super::{Check, one_of};
 use crate::quantity::Duration;
-use crate::resource::{Assertion, ExpectSpec, MAX_EXPECTATIONS};
+use crate::resource::{Assertion, ExpectSpec, MAX_EXPECTATIONS, MAX_TEXT, problem_of_words};
 
 /// The length of the longest name.
 const MAX_NAME: usize = 40;
+/// The length of the longest name of a node.
+const MAX_NODE: usize = 64;
+/// The length of the longest text of a check.
+const MAX_CHECK: usize = 100;
 
 impl Check<'_> {
     pub(super) fn expectations(&mut self) {
@@ -31,7 +35,8 @@ impl Check<'_> {
                 path,
                 "the expectation has no assertion",
                 "add one: `recoveredWithin: 3s`, `rollbacks: { atMost: 4 }`, `lostWork: { atMost: 10s }`, \
-                 `finishedWithin: 2m` or, for a probe of a system, `availability: 0.95` or `longestOutage: 5s`",
+                 `finishedWithin: 2m` or, for a probe of a system, `availability: 0.95`, \
+                 `longestOutage: 5s` or `check: TEXT`",
             ),
             [(name, assertion)] => self.assertion(path, name, assertion, entry),
             [(first, _), (second, _), ..] => self.problem(
@@ -43,6 +48,23 @@ impl Check<'_> {
         if entry.at_most.is_some() && entry.exits.is_none() {
             let help = "add `exits: CLUSTER`, or write `atMost` under `rollbacks` or `lostWork`";
             self.problem(format!("{path}.atMost"), "`atMost` limits nothing here", help);
+        }
+        let words = entry.exec.as_deref();
+        if let Some((_, message, help)) = words.and_then(|it| problem_of_words("exec", it)) {
+            let long = words.and_then(|it| it.iter().position(|word| word.chars().count() > MAX_TEXT));
+            let word = long.map(|it| format!("[{it}]")).unwrap_or_default();
+            self.problem(format!("{path}.exec{word}"), message, help);
+        }
+        if let Some(by) = &entry.by {
+            self.has_length(&format!("{path}.by"), "name", by, MAX_NODE);
+        }
+        for (name, is_set) in
+            [("by", entry.by.is_some()), ("exec", entry.exec.is_some()), ("within", entry.within.is_some())]
+        {
+            if is_set && entry.check.is_none() {
+                let message = format!("`{name}` belongs to a check");
+                self.problem(format!("{path}.{name}"), message, "add `check: TEXT`, or remove it");
+            }
         }
         let Some(probe) = &entry.probe else { return };
         let path = format!("{path}.probe");
@@ -81,7 +103,7 @@ impl Check<'_> {
                 }
             }
             Assertion::Exits(cluster) => {
-                if !self.is_name(&at, cluster) {
+                if !self.has_length(&at, "name", cluster, MAX_NAME) {
                     return;
                 }
                 if self.spec.application.system().is_none() {
@@ -93,6 +115,29 @@ impl Check<'_> {
                     self.problem(at, "the limit is missing", "add `atMost: 0`");
                 }
             }
+            Assertion::Check(_) => self.check(path, at, entry),
+        }
+    }
+
+    fn check(&mut self, path: &str, at: String, entry: &ExpectSpec) {
+        if !self.has_length(&at, "text", entry.check.as_deref().unwrap_or_default(), MAX_CHECK) {
+            return;
+        }
+        let Some(system) = self.spec.application.system() else { return self.not_a_system(at) };
+        if let Some(within) = entry.within {
+            self.within(format!("{path}.within"), within);
+        }
+        let (Some(by), Some(words)) = (&entry.by, &entry.exec) else {
+            let help = "write `{ check: TEXT, by: NODE, exec: [COMMAND, …] }`";
+            return self.problem(at, "a check needs a node and a command", help);
+        };
+        self.node(&format!("{path}.by"), by);
+        if self.problems.is_empty()
+            && self.sized
+            && let Some(process) = self.names().process_id(by)
+            && let Err(error) = self.system_node(system, process).check(words)
+        {
+            self.problem(format!("{path}.{}", error.field), error.message, error.help);
         }
     }
 
@@ -109,18 +154,18 @@ impl Check<'_> {
         }
     }
 
-    /// Checks the length of the name of a probe or a cluster.
-    fn is_name(&mut self, path: &str, name: &str) -> bool {
-        let is_short = (1..=MAX_NAME).contains(&name.len());
+    /// Checks that a text has at least one character, and at most so many bytes.
+    fn has_length(&mut self, path: &str, what: &str, text: &str, most: usize) -> bool {
+        let is_short = (1..=most).contains(&text.len());
         if !is_short {
-            let help = format!("write 1 to {MAX_NAME} characters");
-            self.problem(path, format!("the name has {} characters", name.chars().count()), help);
+            let help = format!("write 1 to {most} characters");
+            self.problem(path, format!("the {what} has {} characters", text.chars().count()), help);
         }
         is_short
     }
 
     fn probe(&mut self, path: &str, probe: &str) {
-        if !self.is_name(path, probe) {
+        if !self.has_length(path, "name", probe, MAX_NAME) {
             return;
         }
         let Some(system) = self.spec.application.system() else { return self.not_a_system(path.to_owned()) };

@@ -53,7 +53,7 @@ impl Check<'_> {
     }
 
     /// Checks the name of a node. Returns whether it exists.
-    fn node(&mut self, path: &str, name: &str) {
+    pub(super) fn node(&mut self, path: &str, name: &str) {
         if self.sized && self.names().process_id(name).is_none() {
             let first = self.spec.clusters.first().map_or("paris", |it| &it.name);
             let help = format!("use the name of a cluster with the number of a node, such as `{first}-0`");
@@ -143,8 +143,6 @@ impl Check<'_> {
 
     /// Renders the templates of one node of each cluster.
     fn templates(&mut self, system: &System) {
-        let names = self.names().clone();
-        let hosts: Vec<String> = (0..names.ranks()).map(|it| format!("127.0.0.{}", it + 1)).collect();
         let mut first = 0;
         let mut rendered_base = false;
         for cluster in &self.spec.clusters {
@@ -154,13 +152,18 @@ impl Check<'_> {
             if !is_own && std::mem::replace(&mut rendered_base, true) {
                 continue;
             }
-            let location =
-                Location { hosts: hosts.clone(), data: "/data".to_owned(), dir: "/dir".to_owned() };
-            let node = SystemNode::new((self.spec, system, &names), self.spec.seed(), process, 1, location);
-            if let Some(error) = node.problem() {
+            if let Some(error) = self.system_node(system, process).problem() {
                 self.problem(format!("{PATH}.{}", error.field), error.message, error.help);
                 return;
             }
         }
+    }
+
+    /// Returns a node with addresses and directories that stand for the real ones.
+    pub(super) fn system_node(&self, system: &System, process: ProcessId) -> SystemNode {
+        let names = self.names().clone();
+        let hosts = (0..names.ranks()).map(|it| format!("127.0.0.{}", it + 1)).collect();
+        let location = Location { hosts, data: "/data".to_owned(), dir: "/dir".to_owned() };
+        SystemNode::new((self.spec, system, &names), self.spec.seed(), process, 1, location)
     }
 }

@@ -51,6 +51,10 @@ fn check(history: &History<'_>, finding: &mut Findings) {
         Some(Outcome::Completed) => check_ranks(history, finding),
         Some(Outcome::Deadline) => {
             let (missed, remedy) = match history.supervision.begun {
+                Some(_) if context.system.is_some() => (
+                    "the run was due to end and all nodes were up",
+                    "raise `deadline`, or let the run end earlier (`ends`)",
+                ),
                 Some(_) => ("all ranks had finished", "raise `deadline`, or shorten the application"),
                 None => (
                     "all processes were up and all links were measured",

@@ -2,7 +2,7 @@
 //! with their limits.
 
 use faultline_core::{Ending, ProcessId};
-use faultline_history::expected::{Met, assess, unpermitted_exits};
+use faultline_history::expected::{Met, assess, not_ready_again, unpermitted_exits};
 use faultline_history::{Context, History};
 
 use super::Rule;
@@ -36,6 +36,10 @@ fn check(history: &History<'_>, finding: &mut Findings) {
     for (source, ending) in unpermitted_exits(history) {
         finding.violated([source], Breach::Exited { process: source.process, ending: ending.clone() });
     }
+    for (process, life) in not_ready_again(history) {
+        let name = history.context.process(process);
+        finding.remark(format!("{name} was not ready again when the run ended, in {life}"));
+    }
     for it in assess(history) {
         finding.instances += 1;
         let expected = it.expected;
@@ -60,7 +64,7 @@ fn check(history: &History<'_>, finding: &mut Findings) {
 mod tests {
     use faultline_core::Observation;
     use faultline_core::fault::Outcome;
-    use faultline_core::{Fact, Span, Time};
+    use faultline_core::{Fact, Span, Time, WatchNo};
     use faultline_trace::expectation::{Expectation, SystemEntry};
 
     use super::*;
@@ -96,6 +100,23 @@ mod tests {
         ] {
             assert_eq!(exits(ending, system).violation_count(), violations);
         }
+    }
+
+    #[test]
+    fn a_node_that_did_not_become_ready_again_is_mentioned() {
+        let mut run = run(&[]);
+        run.context.system = Some(SystemEntry::default());
+        for process in [0, 1] {
+            run.state(process, Fact::Observed(Box::new(Observation::Ready)));
+        }
+        assert_eq!(check_alone(&RULE, &run).remarks, [] as [String; 0]);
+        run.next_life(1);
+        let line = Observation::Logged { watch: WatchNo(0), line: "recovering".into() };
+        run.state(1, Fact::Observed(Box::new(line)));
+        let expected = "p1 was not ready again when the run ended, in life 2";
+        assert_eq!(check_alone(&RULE, &run).remarks, [expected]);
+        run.state(1, Fact::Observed(Box::new(Observation::Ready)));
+        assert_eq!(check_alone(&RULE, &run).remarks, [] as [String; 0]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use predicates::prelude::*;
 use predicates::str::contains;
@@ -201,6 +202,52 @@ fn what_probes_find_is_compared_with_what_the_file_expects() {
     place.faultline(["report", "run"]).assert().code(predicate::ne(2));
     let page = fs::read_to_string(place.path("run/report.html")).unwrap();
     assert!(page.contains("<h2>Probes</h2>") && page.contains("var(--bad)"));
+}
+
+#[test]
+fn checks_run_one_after_the_other_once_the_run_is_over() {
+    let place = TestDirectory::new();
+    let checks = "{ check: the data are there, by: a-0, exec: [sh, -c, 'echo {{ name }} >> \"{{ data }}/seen\"'] }, \
+                  { check: one entry was written, by: a-0, exec: [sh, -c, 'test $(wc -l < \"{{ data }}/seen\") = 1'] }, \
+                  { check: nothing is wrong, by: b-0, exec: [sh, -c, 'exit 4'] }, \
+                  { check: an answer comes, by: b-0, exec: [sleep, '60'], within: 200ms }";
+    let fields = "command: [sleep, '600']\n      ends: { after: 1s }";
+    let text =
+        format!("{}  expect: [{checks}]\n", system(fields, "{ at: 500ms, crash: { cluster: a, node: 0 } }"));
+    let (json, code) = place.run("own.yaml", "local", &text, "run");
+    let met = |number: usize| json["expectations"][number]["met"].as_str();
+    assert_eq!([0, 1, 2, 3].map(met), ["yes", "yes", "no", "unknown"].map(Some), "{json}");
+    assert_eq!((code, facts(&place, "checked").len()), (Some(1), 4));
+    let reasons = json["reasons"].to_string();
+    assert!(
+        reasons.contains("success of check \\\"nothing is wrong\\\", but measured exit status 4"),
+        "{reasons}"
+    );
+    assert_eq!(place.processes(), [] as [String; 0]);
+    for (check, message) in [
+        ("{ check: x, by: a-0 }", "a check needs a node and a command"),
+        ("{ check: x, by: a-7, exec: [y] }", "there is no node `a-7`"),
+        ("{ check: x, by: a-0, exec: ['{{ nme }}'] }", "the template cannot be rendered"),
+        ("{ check: x, by: a-0, exec: [] }", "the command is empty"),
+        ("{ exits: a, atMost: 0, by: a-0 }", "`by` belongs to a check"),
+    ] {
+        place.write("bad.yaml", format!("{}  expect: [{check}]\n", system(fields, "")));
+        place.faultline(["validate", "bad.yaml"]).assert().code(2).stderr(says(message));
+    }
+}
+
+#[test]
+fn a_command_that_has_stopped_itself_ends_with_the_run() {
+    let place = TestDirectory::new();
+    let fields =
+        "command: [sh, -c, 'trap \"touch ended; exit 0\" TERM; kill -STOP $$']\n      ends: { after: 1s }";
+    let text = format!("{}  expect: [{{ exits: a, atMost: 0 }}]\n", system(fields, ""));
+    let begun = Instant::now();
+    let (json, code) = place.run("own.yaml", "local", &text, "run");
+    // On a busy machine, links may be slower than requested.
+    assert!(matches!(code, Some(0 | 3)), "{json}");
+    assert!(begun.elapsed() < Duration::from_secs(9), "it was not killed after 10 s");
+    assert!(place.path("run/nodes/a-0/1.dir/ended").exists());
 }
 
 #[test]

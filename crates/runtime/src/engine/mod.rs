@@ -302,6 +302,10 @@ impl<P: Process + Send + 'static> Engine<P> {
                 self.instruct(Instruction::SetUp);
                 return Ok(());
             }
+            ToNode::Check(check) => {
+                self.instruct(Instruction::Check(check));
+                return Ok(());
+            }
             ToNode::Watch(triggers) => {
                 handler.attention.watches = triggers;
                 return Ok(());

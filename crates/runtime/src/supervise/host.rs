@@ -560,6 +560,9 @@ impl<P: PlaceBackend> Host<'_, P> {
             }
             Order::Prepare { process, life } => self.nodes.send_to_life(process, life, ToNode::Prepare),
             Order::SetUp { process, life } => self.nodes.send_to_life(process, life, ToNode::SetUp),
+            Order::Check { process, life, check } => {
+                self.nodes.send_to_life(process, life, ToNode::Check(check));
+            }
             Order::Announce(membership) => {
                 let before = std::mem::replace(&mut self.membership, membership.clone());
                 self.links.members_change(&before, &membership, &self.nodes, self.clock.now());

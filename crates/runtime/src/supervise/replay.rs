@@ -141,7 +141,8 @@ impl<P: PlaceBackend> Host<'_, P> {
                 | Order::Go { .. }
                 | Order::Pause { .. }
                 | Order::Prepare { .. }
-                | Order::SetUp { .. } => {}
+                | Order::SetUp { .. }
+                | Order::Check { .. } => {}
                 Order::End(outcome) => memory.outcome = Some(outcome),
             }
         }

@@ -13,7 +13,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use faultline_core::{ProbeNo, WatchNo};
+use faultline_core::{CheckNo, ProbeNo, WatchNo};
 pub use faultline_tc::namespace::stable_address_of;
 pub use processes::guard;
 use regex::Regex;
@@ -46,6 +46,8 @@ pub struct NodeSystem {
     pub set_up: Option<(Attempt, Duration)>,
     /// The probes that this node runs.
     pub probes: Vec<Probe>,
+    /// The checks that this node carries out before the run ends, and the time within which each must end.
+    pub checks: Vec<(CheckNo, Attempt, Duration)>,
     /// Regular expressions for lines of output.
     pub watches: Vec<(WatchNo, Regex)>,
     /// Whether the command is started again when it exits.

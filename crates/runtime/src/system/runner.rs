@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use faultline_core::{Ending, Observation, Span};
+use faultline_core::{CheckNo, Ending, Observation, Span};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, getpid};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -36,6 +36,8 @@ pub(crate) enum Instruction {
     Prepare,
     /// Sets the system up.
     SetUp,
+    /// Carries out a check.
+    Check(CheckNo),
     /// The run has begun: starts the command, unless it has been started, and the probes.
     Begin,
 }
@@ -49,6 +51,8 @@ struct Shared {
     observe: Box<dyn Fn(Observation)>,
     reports: mpsc::UnboundedSender<ToSupervisor>,
     is_started: Cell<bool>,
+    /// Whether the command has become ready, or will not become ready any more.
+    is_settled: Cell<bool>,
     is_probing: Cell<bool>,
     is_stopping: Cell<bool>,
     /// The process group of the command, while it runs.
@@ -68,6 +72,7 @@ impl Runner {
             observe: Box::new(observe),
             reports,
             is_started: Cell::new(false),
+            is_settled: Cell::new(false),
             is_probing: Cell::new(false),
             is_stopping: Cell::new(false),
             group: Cell::new(None),
@@ -78,11 +83,13 @@ impl Runner {
     /// Follows an instruction.
     pub(crate) fn follow(&self, instruction: Instruction) {
         let shared = &self.0;
-        if instruction != Instruction::SetUp && !shared.is_started.replace(true) {
+        let is_start = matches!(instruction, Instruction::Prepare | Instruction::Begin);
+        if is_start && !shared.is_started.replace(true) {
             tokio::task::spawn_local(shared.clone().keep_running());
         }
         match instruction {
             Instruction::Prepare => {}
+            Instruction::Check(no) => drop(tokio::task::spawn_local(shared.clone().check(no))),
             Instruction::SetUp => drop(tokio::task::spawn_local(shared.clone().set_up())),
             Instruction::Begin if !shared.is_probing.replace(true) => {
                 for index in 0..shared.system.probes.len() {
@@ -100,7 +107,8 @@ impl Runner {
         let Ok(id) = std::env::var(VARIABLE) else { return };
         let me = [getpid()];
         if let Some(group) = shared.group.get() {
-            let _ = killpg(group, Signal::SIGTERM);
+            // A command that has stopped itself ends only once it continues.
+            let _ = killpg(group, Signal::SIGTERM).and_then(|()| killpg(group, Signal::SIGCONT));
         }
         let asked = Instant::now();
         while shared.group.get().is_some() && asked.elapsed() < STOPS_WITHIN {
@@ -118,6 +126,7 @@ impl Runner {
 impl Shared {
     async fn keep_running(self: Rc<Self>) {
         if let Err(error) = self.prepare_directories() {
+            self.is_settled.set(true);
             return self.give_up(format!("cannot be started: its files cannot be written: {error}"));
         }
         loop {
@@ -129,6 +138,7 @@ impl Shared {
                     Ending::Failed(format!("`{program}` cannot be started: {error}").into())
                 }
             };
+            self.is_settled.set(true);
             if self.is_stopping.get() {
                 return;
             }
@@ -177,6 +187,7 @@ impl Shared {
                 is_ready.set(true);
                 (self.observe)(Observation::Ready);
             }
+            self.is_settled.set(true);
         });
         let (mut is_read, mut is_attempted) = (false, false);
         let status = loop {
@@ -241,6 +252,21 @@ impl Shared {
             true => drop(self.reports.send(ToSupervisor::SetUp)),
             false => self.give_up(format!("could not set the system up: {}", made.describe())),
         }
+    }
+
+    async fn check(self: Rc<Self>, check: CheckNo) {
+        let Some((_, wanted, within)) = self.system.checks.iter().find(|it| it.0 == check) else { return };
+        while !self.is_settled.get() {
+            sleep(READY_EVERY).await;
+        }
+        let begun = Instant::now();
+        let Attempted { ending, output } = attempt(&self.system, wanted, *within).await;
+        let latency = Span(begun.elapsed().as_nanos() as u64);
+        let told = format!("[check {} ended after {latency}: {ending}]\n{}\n", check.0, output.trim_end());
+        if let Some(Err(error)) = self.log.borrow_mut().as_mut().map(|it| it.write(told.as_bytes())) {
+            warn!(%error, "cannot write the log of the command");
+        }
+        (self.observe)(Observation::Checked { check, latency, ending });
     }
 
     async fn probe(self: Rc<Self>, index: usize) {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use faultline_core::{
-    Boot, Cluster, ClusterId, Ending, Fact, Life, Membership, MembershipVersion, Observation, ProcessId,
-    Scope, Span, Time,
+    Boot, CheckNo, Cluster, ClusterId, Ending, Fact, Life, Membership, MembershipVersion, Observation,
+    ProcessId, Scope, Span, Time,
 };
 use faultline_supervisor::{Config, Order, Outcome, Report, Supervisor, SystemEnd, SystemRun};
 
@@ -21,6 +21,10 @@ struct TestDriver {
 impl TestDriver {
     /// Creates the supervisor of two nodes, which have registered, and whose links have been measured.
     fn measured(set_up_by: Option<ProcessId>, ends: SystemEnd) -> TestDriver {
+        TestDriver::with(SystemRun { set_up_by, ends, checks: Vec::new() })
+    }
+
+    fn with(system: SystemRun) -> TestDriver {
         let membership = Membership {
             version: MembershipVersion(0),
             members: Arc::new([member(0, 0), member(1, 1)]),
@@ -38,7 +42,7 @@ impl TestDriver {
             scope: Scope::Process,
             is_planned: false,
             least_work_left_percent: 0,
-            system: Some(SystemRun { set_up_by, ends }),
+            system: Some(system),
         };
         let mut orders = Vec::new();
         let supervisor = Supervisor::new(config, membership, &mut orders);
@@ -120,12 +124,62 @@ fn the_run_ends_at_its_time_once_all_nodes_are_up() {
 
 #[test]
 fn the_run_ends_once_the_commands_of_a_cluster_have_succeeded() {
-    let mut driver = TestDriver::measured(None, SystemEnd::Exit(ClusterId(1)));
+    let mut driver = TestDriver::measured(None, SystemEnd::Exit { cluster: ClusterId(1), restarts: false });
     driver.begins(10);
     driver.observe(20, NODES[0], FIRST, Observation::Exited(Ending::Exit(0)));
     driver.observe(30, NODES[1], FIRST, Observation::Exited(Ending::Exit(1)));
-    driver.report(40, Report::Timeout);
-    assert!(!driver.has_ended(), "a command of the cluster has failed");
+    assert!(driver.has_ended(), "a command that has failed will not succeed any more");
+}
+
+#[test]
+fn a_command_that_is_started_again_ends_the_run_when_it_succeeds() {
+    let ends = SystemEnd::Exit { cluster: ClusterId(1), restarts: true };
+    let mut driver = TestDriver::measured(None, ends);
+    driver.begins(10);
+    driver.observe(30, NODES[1], FIRST, Observation::Exited(Ending::Exit(1)));
+    assert!(!driver.has_ended());
     driver.observe(50, NODES[1], FIRST, Observation::Exited(Ending::Exit(0)));
+    assert!(driver.has_ended());
+}
+
+#[test]
+fn a_life_sets_the_system_up_if_the_previous_one_failed_to() {
+    let last = NODES[1];
+    let mut driver = TestDriver::measured(Some(last), SystemEnd::After(Span(1_000)));
+    for process in NODES {
+        driver.observe(2, process, FIRST, Observation::Ready);
+    }
+    driver.report(3, Report::Exited { process: last, life: FIRST });
+    driver.report(60, Report::Timeout);
+    driver.report(70, Report::Registered { process: last, life: Life(2) });
+    driver.orders.clear();
+    driver.observe(72, last, Life(2), Observation::Ready);
+    assert_eq!(driver.orders, [Order::SetUp { process: last, life: Life(2) }]);
+    driver.report(74, Report::SetUp { process: last, life: Life(2) });
+    assert!(driver.has_begun());
+}
+
+#[test]
+fn a_run_ends_after_its_checks_have_been_carried_out_one_after_the_other() {
+    let [first, last] = NODES;
+    let ends = SystemEnd::After(Span(1_000));
+    let mut driver = TestDriver::with(SystemRun { set_up_by: None, ends, checks: vec![last, first, first] });
+    let check = |no, process, life| Order::Check { process, life, check: CheckNo(no) };
+    let checked = |no| Observation::Checked { check: CheckNo(no), latency: Span(1), ending: Ending::Exit(1) };
+    driver.begins(10);
+    driver.orders.clear();
+    driver.report(1_010, Report::Timeout);
+    assert_eq!(driver.orders, [check(0, last, FIRST)]);
+    driver.observe(1_020, last, FIRST, checked(0));
+    driver.orders.clear();
+    driver.report(1_030, Report::Exited { process: first, life: FIRST });
+    driver.report(1_200, Report::Timeout);
+    driver.report(1_210, Report::Registered { process: first, life: Life(2) });
+    assert!(driver.orders.contains(&check(1, first, Life(2))), "the life that was to check has failed");
+    driver.observe(1_220, first, Life(2), checked(1));
+    assert!(driver.orders.contains(&check(2, first, Life(2))) && !driver.has_ended());
+    driver.observe(1_230, first, Life(2), checked(1));
+    assert!(!driver.has_ended(), "this check has been carried out before");
+    driver.observe(1_230, first, Life(2), checked(2));
     assert!(driver.has_ended());
 }
