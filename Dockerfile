@@ -3,8 +3,10 @@
 #
 #   docker build --target node -t faultline-node:0.1.0 .
 #   docker build --target operator -t faultline-operator:0.1.0 .
+#   docker build --target faultline -t faultline:0.1.0 .
 #
-# node-image/Dockerfile and operator/Dockerfile build the same images from programs that were compiled outside Docker.
+# node-image/Dockerfile, operator/Dockerfile and crates/cli/Dockerfile build the same images from programs that were
+# compiled outside Docker.
 FROM rust:1.89-bookworm AS compiler
 WORKDIR /source
 ENV RUSTFLAGS="-C target-feature=+crt-static"
@@ -26,14 +28,14 @@ RUN members="crates node-image operator e2e" \
 FROM compiler AS dependencies
 COPY --from=manifests /skeleton .
 RUN target=$(rustc --print host-tuple) \
-    && cargo build --release --locked --target "$target" -p faultline-node -p faultline-operator \
+    && cargo build --release --locked --target "$target" -p faultline-node -p faultline-operator -p faultline-cli \
     && find target -path '*/.fingerprint/faultline*' -prune -exec rm -r {} +
 
 FROM dependencies AS build
 COPY . .
 RUN target=$(rustc --print host-tuple) \
-    && cargo build --release --locked --target "$target" -p faultline-node -p faultline-operator \
-    && cp "target/$target/release/faultline-node" "target/$target/release/faultline-operator" /
+    && cargo build --release --locked --target "$target" -p faultline-node -p faultline-operator -p faultline-cli \
+    && cd "target/$target/release" && cp faultline-node faultline-operator faultline /
 
 FROM scratch AS operator
 LABEL org.opencontainers.image.title="faultline-operator" \
@@ -51,3 +53,12 @@ LABEL org.opencontainers.image.title="faultline-node" \
 COPY --from=build /faultline-node /faultline-node
 USER 65532:65532
 ENTRYPOINT ["/faultline-node"]
+
+FROM scratch AS faultline
+LABEL org.opencontainers.image.title="faultline" \
+      org.opencontainers.image.description="Performs the runs of Faultline's campaigns" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build /faultline /faultline
+USER 65532:65532
+ENTRYPOINT ["/faultline"]

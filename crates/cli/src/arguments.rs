@@ -13,6 +13,7 @@ use faultline_api::resource::{Family, ProtocolSpec};
 use faultline_catalog::Defect;
 pub(crate) use faultline_console::arguments::{FetchArguments, Format, KubernetesArguments, OutputArguments};
 use faultline_console::arguments::{nodes, number};
+use faultline_console::campaign::WorkerArguments;
 use faultline_core::Time;
 use faultline_experiments::Part;
 use faultline_experiments::sweep::{Parameter, quantities};
@@ -96,6 +97,12 @@ pub(crate) enum Command {
         /// Arguments of the process.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<std::ffi::OsString>,
+    },
+    /// Perform one part of a campaign, in a pod. Used internally with `--backend kubernetes`.
+    #[command(hide = true)]
+    Part {
+        /// Directory with the description of the campaign.
+        dir: PathBuf,
     },
 }
 
@@ -512,7 +519,7 @@ pub(crate) struct CompareArguments {
     #[arg(long, value_name = "P,…", value_delimiter = ',')]
     pub(crate) protocols: Vec<String>,
     /// Choose what executes the runs. Runs on real processes (local) are sequential, in real time; their records are
-    /// kept in the output directory
+    /// kept in the output directory. Pods (kubernetes) perform runs in virtual time, with the same results
     #[arg(long, value_enum, default_value_t = ComparedOn::Simulate)]
     pub(crate) backend: ComparedOn,
     /// Run each protocol N times with faults and N times without, with consecutive seeds. Default: 10, or 3 on real
@@ -579,6 +586,9 @@ pub(crate) struct SweepArguments {
     /// Run only this many settings of the grid, drawn at random
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<usize>(1..=4096))]
     pub(crate) sample: Option<usize>,
+    /// Choose where the runs are performed. Does not affect the output
+    #[arg(long, value_enum, default_value_t = SimulatedOn::Simulate)]
+    pub(crate) backend: SimulatedOn,
     /// Choose the quantity to minimise
     #[arg(long, value_name = "QUANTITY", default_value = "seconds",
         value_parser = PossibleValuesParser::new(quantities().map(|it| it.name)))]
@@ -602,8 +612,8 @@ pub(crate) struct SweepArguments {
     pub(crate) parts: PartArguments,
 }
 
-/// Runs on several machines (docs/parts.md).
-#[derive(Debug, Args)]
+/// Runs on several machines (docs/parts.md) or on a Kubernetes cluster (docs/campaigns.md).
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Several machines")]
 pub(crate) struct PartArguments {
     /// Perform only the Ith of N parts of the runs, and print their results for `--gather`. Writes no files
@@ -613,6 +623,8 @@ pub(crate) struct PartArguments {
     /// failed and one run of each part, and reports an error if their results differ on this machine
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) gather: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) workers: WorkerArguments,
 }
 
 /// Output of `sweep`.
@@ -665,6 +677,17 @@ pub(crate) enum ComparedOn {
     Simulate,
     /// Real processes on this machine.
     Local,
+    /// Virtual time, in pods on a Kubernetes cluster (docs/campaigns.md).
+    Kubernetes,
+}
+
+/// Where runs in virtual time are performed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SimulatedOn {
+    /// On this machine.
+    Simulate,
+    /// In pods on a Kubernetes cluster (docs/campaigns.md).
+    Kubernetes,
 }
 
 /// What executes a run.
@@ -870,7 +893,7 @@ pub(crate) enum ExportFormat {
 ///
 /// If interrupted, shows and saves the coverage, and records the smallest violation so far; to continue, run the
 /// same command with `--resume`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
   faultline fuzz                                    run 1000 schedules
@@ -898,6 +921,9 @@ pub(crate) struct FuzzArguments {
     /// Run schedules for this long, such as 10m, instead of a fixed number of schedules
     #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) span: Option<Duration>,
+    /// Choose where the schedules run. Does not affect the result
+    #[arg(long, value_enum, default_value_t = SimulatedOn::Simulate)]
+    pub(crate) backend: SimulatedOn,
     /// Start with this seed. Default: 0
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = number::<u64>(0..=u64::MAX))]
     pub(crate) seed: Option<u64>,
@@ -938,6 +964,12 @@ pub(crate) struct FuzzArguments {
     /// Also print what the search covered
     #[arg(short, long, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
+    /// With `--backend kubernetes`, end the search at the first violation that a pod finds, instead of the one with the
+    /// lowest seed
+    #[arg(long)]
+    pub(crate) first_found: bool,
+    #[command(flatten)]
+    pub(crate) parts: PartArguments,
 }
 
 impl FuzzArguments {
@@ -961,6 +993,9 @@ impl FuzzArguments {
             format,
             quiet: true,
             verbose: false,
+            first_found: false,
+            backend: SimulatedOn::Simulate,
+            parts: PartArguments::default(),
         }
     }
 }

@@ -1,19 +1,21 @@
 //! `faultline compare`: one federation under several protocols.
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use faultline_api::Federation;
 use faultline_api::resource::{Program, ProtocolSpec};
 use faultline_api::validate::one_of;
 use faultline_console::place::{self, Claim};
 use faultline_console::repetition::consecutive;
-use faultline_experiments::compare::{Runs, Settings, compare as run, page, text};
+use faultline_experiments::compare::{Made, Runs, Settings, compare as run, page, text};
 use faultline_experiments::stored::{ResultStore, RunProgress, StoredResult};
 use faultline_trace::manifest::BackendKind;
 use miette::miette;
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::{CompareArguments, ComparedOn, Format, compared};
+use crate::campaign::{self, Divisible};
 use crate::command_error::{CommandError, Exit};
 use crate::journal::{
     Head, PartPrinter, RUNS, ResultJournal, RunResult, gather, print_missing, print_out_of_memory,
@@ -65,6 +67,8 @@ fn check_name(name: &str, federation: &Federation) -> Result<(), CommandError> {
 pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError> {
     let CompareArguments { file, protocols, seeds, seed, out, format, backend, resume, quiet, .. } =
         arguments;
+    let is_on_cluster = *backend == ComparedOn::Kubernetes;
+    campaign::check_options(&arguments.parts, is_on_cluster)?;
     if *backend == ComparedOn::Local && arguments.jobs.is_some() {
         return Err(CommandError::input(miette!(
             help = "omit `--jobs`, or add `--backend simulate`",
@@ -98,7 +102,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
         protocols: if protocols.is_empty() { usual().collect() } else { protocols.clone() },
         first_seed: seed.unwrap_or_else(|| federation.spec.seed()),
         seeds: seeds.unwrap_or(match backend {
-            ComparedOn::Simulate => 10,
+            ComparedOn::Simulate | ComparedOn::Kubernetes => 10,
             ComparedOn::Local => 3,
         }),
         jobs: jobs(arguments.jobs),
@@ -119,11 +123,29 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     let mut gathered = gather(&arguments.parts.gather, "comparison", &head)?;
     let _claim = Claim::of(place::RESULTS, out)?;
     // Runs on real processes have records of their own instead of a journal.
-    let journal = (*backend == ComparedOn::Simulate)
+    let journal = (*backend != ComparedOn::Local)
         .then(|| ResultJournal::open(&out.join(RUNS), "comparison", &head, *resume))
         .transpose()?;
     let (mut journal, known) = journal.unzip();
     let mut known: Vec<StoredResult> = known.unwrap_or_default();
+    if is_on_cluster {
+        let begun = Instant::now();
+        Made::recorded(&federation, settings.first_seed, &interrupted).map_err(files::unfit)?;
+        // Each protocol runs with and without faults.
+        let runs = settings.protocols.len() as u64 * u64::from(settings.seeds) * 2;
+        let divisible = Divisible {
+            federation: Some(&source.text()),
+            runs,
+            pieces: runs,
+            run: begun.elapsed(),
+            dir: &out.join(campaign::PARTS),
+            quiet: *quiet,
+            first_found: false,
+        };
+        let identity = (&head, &settings.protocols, settings.first_seed, settings.seeds);
+        let parts = campaign::perform(&divisible, &identity, &arguments.parts, &interrupted)?;
+        gathered = gather(&parts, "comparison", &head)?;
+    }
     gathered.join(&mut known);
     let mut processes = processes::Compared::new(Evaluation {
         out,
@@ -133,7 +155,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     });
     let mut maker = |what: &str, federation: &Federation, seed| processes.run(what, federation, seed);
     let runs = match backend {
-        ComparedOn::Simulate => Runs::Simulated,
+        ComparedOn::Simulate | ComparedOn::Kubernetes => Runs::Simulated,
         ComparedOn::Local => Runs::Elsewhere(BackendKind::Local, &mut maker),
     };
     let mut keep = |it: &StoredResult| {
@@ -144,6 +166,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     let done = run(&federation, &settings, runs, &mut store);
     drop(progress);
     gathered.keep(journal.as_mut())?;
+    campaign::remove(&out.join(campaign::PARTS))?;
     let is_complete = done.missing == 0 && done.out_of_memory == 0;
     // The comparison can be continued with more seeds and protocols.
     journal.map(|it| it.finish(false)).transpose()?;

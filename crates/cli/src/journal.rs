@@ -7,6 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use faultline_console::campaign::Seal;
 use faultline_experiments::Part;
 use faultline_report::explain::count;
 use miette::miette;
@@ -26,7 +27,7 @@ pub(crate) struct Head<T> {
     /// The version of the program. Another version may compute different results.
     version: String,
     /// The work that produced the results.
-    of: T,
+    pub(crate) of: T,
 }
 
 impl<T> Head<T> {
@@ -97,16 +98,6 @@ impl ResultJournal {
     }
 }
 
-/// The last line of a part's results. Without it, some results may be missing.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Seal {
-    /// The part, such as `3/50`.
-    part: String,
-    /// The number of results.
-    results: u64,
-}
-
 /// Prints the results of one part of the work, in the form of a journal with a [`Seal`].
 #[derive(Debug)]
 pub(crate) struct PartPrinter {
@@ -160,6 +151,10 @@ pub(crate) trait RunResult: Clone + Serialize + DeserializeOwned + PartialEq {
     /// Returns whether the run violated a property.
     fn has_failed(&self) -> bool;
     fn seed(&self) -> u64;
+    /// Returns whether this machine repeats the run, to compare its result.
+    fn is_repeated(&self, is_first_of_part: bool) -> bool {
+        is_first_of_part || self.has_failed()
+    }
 }
 
 /// The results of parts that other machines performed.
@@ -179,6 +174,11 @@ impl<E: RunResult> Gathered<E> {
         let here: BTreeSet<E::Run> = known.iter().map(E::run).collect();
         self.results.retain(|it| !here.contains(&it.run()));
         known.extend_from_slice(&self.results);
+    }
+
+    /// Returns the first run that failed.
+    pub(crate) fn failed(&self) -> Option<E::Run> {
+        self.doubted.iter().filter(|it| it.has_failed()).map(E::run).min()
     }
 
     /// Compares the result of a run on this machine with that of the machine that performed its part.
@@ -248,7 +248,7 @@ where
         }
         for (line, number) in between.iter().zip(2..) {
             let result: E = from_line(line, number).map_err(&refused)?;
-            let kept = if number == 2 || result.has_failed() { &mut doubted } else { &mut results };
+            let kept = if result.is_repeated(number == 2) { &mut doubted } else { &mut results };
             kept.push(result);
         }
     }

@@ -28,6 +28,7 @@
 //! | [`kit`] | random federations and faults, in a test |
 
 mod arguments;
+mod campaign;
 mod cluster;
 mod compare;
 mod doctor;
@@ -117,6 +118,13 @@ impl Cli {
         output::fit_terminal();
         let arguments =
             Arguments::from_arg_matches(&command_line().get_matches()).unwrap_or_else(|it| it.exit());
+        let arguments = match &arguments.command {
+            Command::Part { dir } => match campaign::of_pod(dir) {
+                Ok(of_pod) => of_pod,
+                Err(error) => return end(error),
+            },
+            _ => arguments,
+        };
         // A search ends with its threads, and prints the seed first.
         if !matches!(arguments.command, Command::Fuzz(_) | Command::Errata(_)) {
             abort_on_panic();
@@ -135,12 +143,15 @@ impl Cli {
         log.finish();
         match done {
             Ok(exit) => exit.into(),
-            Err(CommandError { exit, report }) => {
-                output::note(format_args!("{report:?}"));
-                exit.into()
-            }
+            Err(error) => end(error),
         }
     }
+}
+
+/// Prints an error, and returns its exit status.
+fn end(CommandError { exit, report }: CommandError) -> ExitCode {
+    output::note(format_args!("{report:?}"));
+    exit.into()
 }
 
 /// Returns the command line, whose help names the protocols of other crates that were added to the program.
@@ -208,6 +219,7 @@ fn perform(command: Command, memory: Option<Size>) -> Result<Exit, CommandError>
             output::print(&completions(arguments.shell))?;
             Ok(Exit::Pass)
         }
+        Command::Part { .. } => unreachable!("a part is performed by its command"),
         Command::Node { arguments } => local::node(arguments).map(|()| Exit::Pass),
     }
 }

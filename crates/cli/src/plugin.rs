@@ -1,19 +1,28 @@
 //! The Kubernetes backend. It is a separate program, `kubectl-faultline`, so that this one needs no
 //! Kubernetes client. `kubectl-faultline` replaces this process, and takes over its terminal, signals and
-//! exit status.
+//! exit status, except for campaigns, whose results this process uses.
 
 use std::ffi::{OsStr, OsString};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
 
 use faultline_api::quantity::Size;
+use faultline_console::campaign::WorkerArguments;
 use miette::miette;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::arguments::{DoctorArguments, FetchArguments, KubernetesArguments, OutputArguments, RunArguments};
+use crate::campaign::Divisible;
 use crate::command_error::{CommandError, Exit};
 
+/// The interval between two checks of a campaign.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The name of the separate program. The command `kubectl faultline` also finds the program by this name.
 const PROGRAM: &str = "kubectl-faultline";
 
@@ -71,6 +80,54 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, CommandError> 
     line.call()
 }
 
+/// Lets pods perform the parts of the campaign that `dir` describes, and writes their results to `dir`.
+pub(crate) fn campaign(
+    dir: &Path,
+    workers: &WorkerArguments,
+    runs: &Divisible<'_>,
+    interrupted: &AtomicBool,
+) -> Result<(), CommandError> {
+    let WorkerArguments { workers, count: _, image, worker_cpu, worker_memory, queue, cluster } = workers;
+    let mut line = PluginCommand::of("campaign");
+    line.0.push("perform".into());
+    line.option("--workers", workers.map(|it| it.to_string()));
+    line.option("--image", image.as_ref());
+    line.option("--worker-cpu", worker_cpu.as_ref());
+    line.option("--worker-memory", worker_memory.map(|it| it.to_string()));
+    line.option("--queue", queue.as_ref());
+    line.flag("--quiet", runs.quiet.into());
+    line.flag("--first-found", runs.first_found.into());
+    line.cluster(cluster);
+    line.positional(Some(dir));
+    let mut program = line.command();
+    // In the group of this process, it would receive an interrupt of the terminal twice.
+    let mut child = program.process_group(0).spawn().map_err(|error| not_started(&program, &error))?;
+    let mut is_told = false;
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) => {}
+            Err(error) => return Err(CommandError::of_machine(&error)),
+        }
+        if interrupted.load(Ordering::Relaxed) && !is_told {
+            is_told = true;
+            // Fails if it has just ended.
+            let _ended = kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT);
+        }
+        sleep(LOOK_EVERY);
+    };
+    let exit = match status.code() {
+        Some(0) => return Ok(()),
+        Some(code) if code == Exit::BadInput as i32 => Exit::BadInput,
+        _ => Exit::Unknown,
+    };
+    let report = miette!(
+        help = "to continue, run the same command with `--resume`; the results so far are kept",
+        "the pods have not performed all runs"
+    );
+    Err(CommandError { exit, report })
+}
+
 /// A command line of `kubectl-faultline`.
 struct PluginCommand(Vec<OsString>);
 
@@ -103,20 +160,32 @@ impl PluginCommand {
         }
     }
 
-    /// Replaces this process with `kubectl-faultline`: the one next to this executable or, if there is none,
-    /// the first one on the PATH.
-    fn call(self) -> Result<Exit, CommandError> {
+    /// Returns a command that starts `kubectl-faultline`: the one next to this executable or, if there is none, the first
+    /// one on the PATH.
+    fn command(self) -> Command {
         let adjacent = std::env::current_exe().ok().map(|it| it.with_file_name(PROGRAM));
         let program = adjacent.filter(|it| it.is_file()).unwrap_or_else(|| PathBuf::from(PROGRAM));
-        let error = Command::new(&program).args(self.0).exec();
-        Err(if error.kind() == ErrorKind::NotFound {
-            CommandError::input(miette!(
-                help = "install it with `cargo install --locked --path crates/kubectl`, or copy it from a release archive \
-                        (`cargo xtask dist`) next to `faultline` or to a directory on your PATH; see docs/kubernetes.md",
-                "the Kubernetes backend is a separate program, `{PROGRAM}`, which is not installed"
-            ))
-        } else {
-            CommandError::machine(format!("cannot start {}: {error}", program.display()))
-        })
+        let mut command = Command::new(program);
+        command.args(self.0);
+        command
+    }
+
+    /// Replaces this process with `kubectl-faultline`.
+    fn call(self) -> Result<Exit, CommandError> {
+        let mut command = self.command();
+        let error = command.exec();
+        Err(not_started(&command, &error))
+    }
+}
+
+fn not_started(command: &Command, error: &io::Error) -> CommandError {
+    if error.kind() == ErrorKind::NotFound {
+        CommandError::input(miette!(
+            help = "install it with `cargo install --locked --path crates/kubectl`, or copy it from a release archive \
+                    (`cargo xtask dist`) next to `faultline` or to a directory on your PATH; see docs/kubernetes.md",
+            "the Kubernetes backend is a separate program, `{PROGRAM}`, which is not installed"
+        ))
+    } else {
+        CommandError::machine(format!("cannot start {}: {error}", command.get_program().display()))
     }
 }

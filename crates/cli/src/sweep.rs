@@ -5,12 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use faultline_api::Federation;
 use faultline_checker::Verdict;
 use faultline_console::place::{self, ACTION, Claim, check_replaceable, create_record, remove_record};
 use faultline_console::repetition::consecutive;
+use faultline_experiments::compare::Made;
 use faultline_experiments::sweep::{
     Links, Measured, Parameter, Plan, Seeds, Setting, Sweep, page, quantities, text,
 };
@@ -21,7 +22,8 @@ use faultline_trace::Bundle;
 use miette::miette;
 use serde::{Deserialize, Serialize};
 
-use crate::arguments::{SweepArguments, SweepFormat};
+use crate::arguments::{SimulatedOn, SweepArguments, SweepFormat};
+use crate::campaign::{self, Divisible};
 use crate::command_error::{CommandError, Exit};
 use crate::journal::{
     Head, PartPrinter, RUNS, ResultJournal, RunResult, gather, print_missing, print_out_of_memory,
@@ -71,6 +73,8 @@ impl RunResult for Measured {
 /// Executes `faultline sweep`.
 pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     let SweepArguments { file, seeds, out, format, .. } = arguments;
+    let is_on_cluster = arguments.backend == SimulatedOn::Kubernetes;
+    campaign::check_options(&arguments.parts, is_on_cluster)?;
     let source = files::read(file)?;
     let federation = source.parse()?;
     files::refuse_pause(&source.label, &federation)?;
@@ -97,13 +101,30 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     output::directory(&out.join(SETTINGS))?;
     let (mut journal, runs) = ResultJournal::open(&out.join(RUNS), "sweep", &head, arguments.resume)?;
     let mut runs: Vec<Measured> = runs;
+    let interrupted = interrupt::flag();
+    if is_on_cluster && *seeds > 1 {
+        let begun = Instant::now();
+        Made::recorded(&head.of.federation, first_seed, &interrupted).map_err(files::unfit)?;
+        let runs = seeds_of(None).runs(plan.settings.len()) - plan.settings.len() as u64;
+        let divisible = Divisible {
+            federation: Some(&source.text()),
+            runs,
+            pieces: runs,
+            run: begun.elapsed(),
+            dir: &out.join(campaign::PARTS),
+            quiet: arguments.quiet,
+            first_found: false,
+        };
+        let parts =
+            campaign::perform(&divisible, &(&head, first_seed, seeds), &arguments.parts, &interrupted)?;
+        gathered = gather(&parts, "sweep", &head)?;
+    }
     gathered.join(&mut runs);
     // Only now is it certain that the directory does not contain another sweep.
     let path_of = |setting: usize| format!("{SETTINGS}/{}.yaml", setting + 1);
     for (number, setting) in plan.settings.iter().enumerate() {
         output::write(out, &path_of(number), &faultline_api::to_yaml(&setting.federation))?;
     }
-    let interrupted = interrupt::flag();
     let total = seeds_of(None).runs(plan.settings.len());
     let settings = plan.settings.clone();
     let record = |setting: usize, recording| records.keep(setting, &settings[setting], recording);
@@ -117,6 +138,7 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     });
     drop(progress);
     gathered.keep(Some(&mut journal))?;
+    campaign::remove(&out.join(campaign::PARTS))?;
     let swept = swept.map_err(files::unfit)?;
     // The sweep can be continued with more seeds.
     journal.finish(false)?;
@@ -244,8 +266,6 @@ fn size(dir: &Path) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicBool;
-
-    use faultline_experiments::compare::Made;
 
     use super::*;
 

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | [`command_error`] | exit statuses, and errors with their remedy |
 //! | [`arguments`] | options of several commands |
+//! | [`campaign`] | runs that are divided among pods |
 //! | [`source`] | files that describe federations |
 //! | [`recording`] | a recorded run with its judgement |
 //! | [`repetition`] | runs with consecutive seeds |
@@ -17,6 +18,7 @@
 //! | [`interrupt`] | Ctrl-C |
 
 pub mod arguments;
+pub mod campaign;
 pub mod command_error;
 pub mod examination;
 pub mod interrupt;

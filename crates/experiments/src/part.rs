@@ -20,7 +20,7 @@ pub struct NotAPart(String);
 
 impl Part {
     /// Returns whether the run with this index belongs to this part.
-    pub(crate) fn contains(self, index: u64) -> bool {
+    pub fn contains(self, index: u64) -> bool {
         index % u64::from(self.of) == u64::from(self.number - 1)
     }
 }

@@ -104,7 +104,8 @@ pub(crate) fn decisive_violation(
 pub struct Coverage {
     runs: u64,
     repeated: u64,
-    events: Vec<u64>,
+    /// The number of runs by their number of simulator events.
+    events: BTreeMap<u64, u64>,
     salted: u64,
     cascading: u64,
     failed_in_recovery: u64,
@@ -122,7 +123,10 @@ pub struct Coverage {
     directed: u64,
     #[serde(default)]
     moments: MomentCoverage,
-    /// The moments of all complete blocks of [`BLOCK`] schedules.
+    /// The moments of the current stretch of [`STRETCH`] schedules.
+    #[serde(default)]
+    recent: MomentCoverage,
+    /// The moments of the complete blocks of [`BLOCK`] schedules in the current stretch.
     #[serde(default)]
     steering: MomentCoverage,
 }
@@ -130,6 +134,10 @@ pub struct Coverage {
 /// The number of schedules in a block. The schedules of a block are directed by the coverage of the blocks before it,
 /// so the number of schedules that run in parallel does not affect them.
 pub const BLOCK: u64 = 64;
+
+/// The number of schedules in a stretch. The schedules of a stretch do not depend on those of other stretches, so several
+/// machines can run them.
+pub const STRETCH: u64 = 128 * BLOCK;
 
 /// A summary of a [`Coverage`]. Shares are percentages of the runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -253,7 +261,7 @@ impl Coverage {
         let unjudged = self.unjudged.values().chain(self.unknown.values());
         let facts = self.stated.values();
         runs < MOST_TRIALS
-            && self.events.len() as u64 == runs
+            && is_sum(self.events.values().copied().collect())
             && (ignores_failures || !has_failed)
             && is_sum(self.verdicts.values().flat_map(BTreeMap::values).copied().collect())
             && is_sum(self.outcomes.values().flat_map(BTreeMap::values).copied().collect())
@@ -268,7 +276,7 @@ impl Coverage {
     pub fn add(&mut self, trial: &Observed) {
         self.runs += 1;
         self.repeated += u64::from(trial.repetition == Some(Repetition::Equal));
-        self.events.push(trial.events);
+        *self.events.entry(trial.events).or_default() += 1;
         self.salted += u64::from(trial.salted);
         self.cascading += u64::from(trial.cascading);
         self.failed_in_recovery += u64::from(trial.failed_in_recovery);
@@ -289,9 +297,54 @@ impl Coverage {
         }
         self.directed += u64::from(trial.directed.is_some());
         self.moments.add(&trial.moments);
-        if self.runs.is_multiple_of(BLOCK) {
-            self.steering = self.moments.clone();
+        self.recent.add(&trial.moments);
+        if self.runs.is_multiple_of(STRETCH) {
+            (self.recent, self.steering) = Default::default();
+        } else if self.runs.is_multiple_of(BLOCK) {
+            self.steering = self.recent.clone();
         }
+    }
+
+    /// Adds the coverage of the trials that follow those of this one, which are complete stretches.
+    pub fn append(&mut self, other: &Coverage) {
+        fn add<K: Ord + Clone>(all: &mut BTreeMap<K, u64>, more: &BTreeMap<K, u64>) {
+            more.iter().for_each(|(key, count)| *all.entry(key.clone()).or_default() += count);
+        }
+        fn add_all<K: Ord + Clone, L: Ord + Clone>(
+            all: &mut BTreeMap<K, BTreeMap<L, u64>>,
+            more: &BTreeMap<K, BTreeMap<L, u64>>,
+        ) {
+            more.iter().for_each(|(key, counts)| add(all.entry(key.clone()).or_default(), counts));
+        }
+        self.runs += other.runs;
+        self.repeated += other.repeated;
+        self.salted += other.salted;
+        self.cascading += other.cascading;
+        self.failed_in_recovery += other.failed_in_recovery;
+        self.directed += other.directed;
+        add(&mut self.events, &other.events);
+        add(&mut self.unjudged, &other.unjudged);
+        add(&mut self.protocols, &other.protocols);
+        add(&mut self.unknown, &other.unknown);
+        add_all(&mut self.verdicts, &other.verdicts);
+        add_all(&mut self.outcomes, &other.outcomes);
+        add_all(&mut self.hits, &other.hits);
+        for (&kind, (runs, times)) in &other.stated {
+            let of_kind = self.stated.entry(kind).or_default();
+            *of_kind = (of_kind.0 + runs, of_kind.1 + times);
+        }
+        self.moments.add(&other.moments);
+        (self.recent, self.steering) = (other.recent.clone(), other.steering.clone());
+    }
+
+    /// Returns the median of the numbers of simulator events, or 0 if there are no runs.
+    fn median_events(&self) -> u64 {
+        let mut up_to = 0;
+        let half = |&(_, count): &(&u64, &u64)| {
+            up_to += count;
+            up_to > self.runs / 2
+        };
+        self.events.iter().find(half).map_or(0, |(events, _)| *events)
     }
 
     /// Returns the coverage that directs the schedules of the current block.
@@ -311,14 +364,12 @@ impl Coverage {
 
     /// Returns a summary of the coverage.
     pub fn shares(&self) -> Shares {
-        let mut events = self.events.clone();
-        events.sort_unstable();
         let percent = |count: u64| count as f64 * 100.0 / (self.runs.max(1)) as f64;
         let [writes, recoveries] = self.moments.shares();
         Shares {
             runs: self.runs,
             repeated: self.repeated,
-            median_events: events.get(events.len() / 2).copied().unwrap_or(0),
+            median_events: self.median_events(),
             salted: percent(self.salted),
             cascading: percent(self.cascading),
             failed_in_recovery: percent(self.failed_in_recovery),
@@ -446,5 +497,40 @@ impl ClusterStates<'_> {
             Scope::Federation => 0,
             _ => cluster.index().min(self.states.len() - 1),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run;
+
+    /// Otherwise, the result of a search would depend on the number of machines.
+    #[test]
+    fn stretches_add_up_to_the_whole_search() {
+        let observed = |seed| {
+            let trial = run(Scenario::new(seed, None, None)).expect("a random federation can be set up");
+            Observed::new(&trial, (seed == 1).then_some(Repetition::Equal))
+        };
+        let some: Vec<Observed> = (0..3).map(observed).collect();
+        let trials = || some.iter().cycle();
+        let mut whole = Coverage::default();
+        trials().take(2 * STRETCH as usize + 100).for_each(|it| whole.add(it));
+        let mut sum = Coverage::default();
+        for (begin, length) in [(0, STRETCH), (STRETCH, STRETCH), (2 * STRETCH, 100)] {
+            let mut part = Coverage::default();
+            trials().skip(begin as usize).take(length as usize).for_each(|it| part.add(it));
+            assert_eq!(
+                part.steering == MomentCoverage::default(),
+                length == STRETCH,
+                "each stretch begins anew"
+            );
+            sum.append(&part);
+        }
+        assert!(sum == whole && sum.is_consistent(true), "{sum:#?}");
+        let mut events: Vec<u64> = trials().take(whole.runs as usize).map(|it| it.events).collect();
+        events.sort_unstable();
+        assert_eq!(whole.median_events(), events[events.len() / 2]);
+        assert_eq!(Coverage::default().median_events(), 0);
     }
 }

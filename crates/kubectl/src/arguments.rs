@@ -9,6 +9,7 @@ use faultline_api::quantity::{Duration, Size};
 use faultline_client::naming::NODE_IMAGE;
 pub(crate) use faultline_console::arguments::{FetchArguments, Format, KubernetesArguments, OutputArguments};
 use faultline_console::arguments::{nodes, number};
+use faultline_console::campaign::WorkerArguments;
 
 /// Run federations on a Kubernetes cluster that has the Faultline operator.
 ///
@@ -43,6 +44,9 @@ pub(crate) enum Command {
     Fetch(FetchArguments),
     Doctor(DoctorArguments),
     Logs(LogsArguments),
+    /// List, show or cancel campaigns: runs that pods perform for `faultline sweep --backend kubernetes`, for example.
+    #[command(subcommand, disable_help_subcommand = true)]
+    Campaign(CampaignCommand),
     /// Print a completion script for a shell.
     #[command(after_help = "\
 Example:
@@ -58,6 +62,51 @@ impl Command {
     pub(crate) fn is_verbose(&self) -> bool {
         matches!(self, Command::Run(RunArguments { output, .. }) if output.verbose > 1)
     }
+}
+
+/// Subcommand of `campaign`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CampaignCommand {
+    /// Let pods perform the parts of a campaign. Used internally by `faultline`.
+    #[command(hide = true)]
+    Perform(PerformArguments),
+    /// List the campaigns in a namespace.
+    List {
+        /// Cluster and namespace.
+        #[command(flatten)]
+        cluster: KubernetesArguments,
+    },
+    /// Show a campaign: its parts, what delays it, and its command.
+    View {
+        /// Select the campaign
+        name: String,
+        /// Cluster and namespace.
+        #[command(flatten)]
+        cluster: KubernetesArguments,
+    },
+    /// Cancel a campaign. The results that a command has already collected are kept.
+    Cancel {
+        /// Select the campaign
+        name: String,
+        /// Cluster and namespace.
+        #[command(flatten)]
+        cluster: KubernetesArguments,
+    },
+}
+
+/// Let pods perform the parts of a campaign.
+#[derive(Debug, Args)]
+pub(crate) struct PerformArguments {
+    /// Directory with the description of the campaign, to which the results are written
+    pub(crate) dir: PathBuf,
+    #[command(flatten)]
+    pub(crate) workers: WorkerArguments,
+    /// End the campaign at the first violation
+    #[arg(long)]
+    pub(crate) first_found: bool,
+    /// Show progress only on a terminal, and only after a few seconds
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 }
 
 /// Run a federation in pods, fetch its record, judge it, and delete the federation.

@@ -271,6 +271,11 @@ impl KubernetesCluster {
         format!("kubectl faultline fetch federation/{} {}", federation.name_any(), self.arguments)
     }
 
+    /// Returns the command that cancels a campaign.
+    pub(crate) fn cancellation(&self, campaign: &str) -> String {
+        format!("kubectl faultline campaign cancel {campaign} {}", self.arguments)
+    }
+
     /// Returns the `kubectl` command that describes an object.
     pub(crate) fn description(&self, object: &str) -> String {
         format!("kubectl describe {object} {}", self.arguments)
@@ -354,7 +359,7 @@ impl KubernetesCluster {
     }
 
     /// Returns the API server's answer, or an error if it takes too long.
-    async fn answered<T>(
+    pub(crate) async fn answered<T>(
         &self,
         request: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, kube::Error> {
@@ -372,16 +377,18 @@ impl KubernetesCluster {
     }
 
     /// Returns the reason why an operation failed.
-    fn denied(&self, verb: &str, what: &str, error: &kube::Error) -> ClusterError {
+    pub(crate) fn denied(&self, verb: &str, what: &str, error: &kube::Error) -> ClusterError {
         let command_error = match error {
             kube::Error::Api(status) if status.is_forbidden() && is_full_or_ending(&status.message) => {
                 CommandError::input(miette!("cannot {verb} {what}: {}", status.message))
             }
             kube::Error::Api(status) if status.is_forbidden() => {
+                let is_of_campaign = matches!(what, "jobs" | "configmaps" | "pods" | "events");
                 let help = format!(
-                    "this requires permission to `{verb}` {what} in the namespace `{}`; docs/kubernetes.md contains \
-                     a role with all required permissions",
-                    self.namespace
+                    "this requires permission to `{verb}` {what} in the namespace `{}`; {} contains a role with all \
+                     required permissions",
+                    self.namespace,
+                    if is_of_campaign { "docs/campaigns.md" } else { "docs/kubernetes.md" }
                 );
                 CommandError::input(miette!(help = help, "{}", status.message))
             }

@@ -35,6 +35,14 @@ const RIGHTS: [(&str, &str, &str, &[&str]); 3] = [
     ("", "secrets", "", &["get"]),
     ("", "pods", "portforward", &["get", "create"]),
 ];
+/// Rights that campaigns need in their namespace, in the same form.
+const CAMPAIGN_RIGHTS: [(&str, &str, &str, &[&str]); 5] = [
+    ("batch", "jobs", "", &["get", "list", "create", "delete"]),
+    ("", "configmaps", "", &["get", "create"]),
+    ("", "pods", "", &["list", "delete"]),
+    ("", "pods", "log", &["get"]),
+    ("", "events", "", &["list"]),
+];
 /// Time limit for a probe.
 const PROBED_WITHIN: Duration = Duration::from_secs(60);
 /// Number of probes that run in parallel.
@@ -65,6 +73,7 @@ fn examine(arguments: &DoctorArguments) -> Result<Examination, CommandError> {
         findings.push(examiner.definition().await);
         findings.push(examiner.operator().await);
         findings.push(examiner.rights().await?);
+        findings.push(examiner.campaign_rights().await?);
         let (hosts, found) = examiner.hosts(PlannedRun::of(arguments.nodes)).await;
         findings.push(found);
         let mut traffic_control = None;
@@ -190,18 +199,43 @@ impl Examiner {
         setting(operator, "FAULTLINE_NAMESPACE").is_none_or(|it| it == self.namespace)
     }
 
-    /// Checks the user's permissions.
+    /// Checks the user's permissions for federations.
     async fn rights(&self) -> Result<Finding, CommandError> {
         const NAME: &str = "permissions";
+        let (denied, namespace) = (self.denied(&RIGHTS).await?, &self.namespace);
+        Ok(if denied.is_empty() {
+            ok(NAME, format!("all that `run --backend kubernetes` and `fetch` require in `{namespace}`"))
+        } else {
+            let detail = format!("not allowed in `{namespace}`: {denied}");
+            let remedy = "docs/kubernetes.md contains a role with all required permissions; of the secrets, only \
+                          `NAME-reader` of the federation NAME is read";
+            fail(NAME, detail, remedy)
+        })
+    }
+
+    /// Checks the user's permissions for campaigns, which federations do not need.
+    async fn campaign_rights(&self) -> Result<Finding, CommandError> {
+        const NAME: &str = "campaigns";
+        let (denied, namespace) = (self.denied(&CAMPAIGN_RIGHTS).await?, &self.namespace);
+        Ok(if denied.is_empty() {
+            ok(NAME, format!("all that `sweep --backend kubernetes` requires in `{namespace}`"))
+        } else {
+            let detail = format!("not allowed in `{namespace}`: {denied}");
+            missing(NAME, detail, "docs/campaigns.md contains a role with all required permissions")
+        })
+    }
+
+    /// Returns those of the rights that the user lacks, as a list; empty if there are none.
+    async fn denied(&self, rights: &[(&str, &str, &str, &[&str])]) -> Result<String, CommandError> {
         let reviews: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
         let mut denied = Vec::new();
-        for (group, resource, part, verbs) in RIGHTS {
-            for verb in verbs {
+        for (group, resource, part, verbs) in rights {
+            for verb in *verbs {
                 let asked = ResourceAttributes {
                     namespace: Some(self.namespace.clone()),
-                    group: Some(group.to_owned()),
-                    resource: Some(resource.to_owned()),
-                    subresource: Some(part.to_owned()).filter(|it| !it.is_empty()),
+                    group: Some((*group).to_owned()),
+                    resource: Some((*resource).to_owned()),
+                    subresource: Some((*part).to_owned()).filter(|it| !it.is_empty()),
                     verb: Some((*verb).to_owned()),
                     ..ResourceAttributes::default()
                 };
@@ -220,15 +254,7 @@ impl Examiner {
                 }
             }
         }
-        let namespace = &self.namespace;
-        Ok(if denied.is_empty() {
-            ok(NAME, format!("all that `run --backend kubernetes` and `fetch` require in `{namespace}`"))
-        } else {
-            let detail = format!("not allowed in `{namespace}`: {}", denied.join(", "));
-            let remedy = "docs/kubernetes.md contains a role with all required permissions; of the secrets, only \
-                          `NAME-reader` of the federation NAME is read";
-            fail(NAME, detail, remedy)
-        })
+        Ok(denied.join(", "))
     }
 
     /// Finds the Kubernetes nodes that accept pods.

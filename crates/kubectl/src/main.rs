@@ -2,6 +2,7 @@
 //! permissions of a user; the operator does the rest. `faultline run --backend kubernetes` calls this program.
 
 mod arguments;
+mod campaign;
 mod cluster;
 mod doctor;
 mod fetch;
@@ -48,6 +49,7 @@ fn perform(command: &Command) -> Result<Exit, CommandError> {
         Command::Fetch(arguments) => fetch::fetch(arguments),
         Command::Doctor(arguments) => doctor::doctor(arguments),
         Command::Logs(arguments) => logs::logs(arguments),
+        Command::Campaign(command) => campaign::campaign(command),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Arguments::command(), "kubectl-faultline", &mut script);

@@ -32,7 +32,7 @@ use crate::supervisor::{Supervisor, has_no_record, is_over};
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Maximum delay before the next request to an unreachable API server, as a multiple of the time between two checks.
 /// The delay doubles after each failure.
-const MAX_DELAY: u32 = 32;
+pub(crate) const MAX_DELAY: u32 = 32;
 /// Number of checks after which the user is informed that no operator has reconciled the federation.
 const NOT_RECONCILED: u32 = 15;
 /// Number of checks for which a supervisor may be silent before the user is informed.
@@ -254,7 +254,7 @@ async fn within(
 
 /// Carries out an action. Retries with increasing delays, for about a minute in total, if the API server or the
 /// supervisor cannot be reached.
-async fn retried<T>(
+pub(crate) async fn retried<T>(
     first_delay: Duration,
     action: impl AsyncFn() -> Result<T, ClusterError>,
 ) -> Result<T, CommandError> {
@@ -528,6 +528,8 @@ pub(crate) mod tests {
     #[derive(Clone)]
     pub(crate) enum Answer {
         Object(serde_json::Value),
+        /// A log.
+        Text(String),
         /// An error with this status and reason.
         Error(u16, &'static str),
         /// The connection fails.
@@ -540,6 +542,15 @@ pub(crate) mod tests {
     pub(crate) fn serve(
         answer: impl Fn(&http::Method, &str, serde_json::Value) -> Answer + Send + Sync + 'static,
     ) -> KubernetesCluster {
+        serve_uris(move |method, uri, body| {
+            answer(method, uri.path().rsplit('/').next().unwrap_or_default(), body)
+        })
+    }
+
+    /// Works like [`serve`], but the API server knows the whole URI of each request.
+    pub(crate) fn serve_uris(
+        answer: impl Fn(&http::Method, &http::Uri, serde_json::Value) -> Answer + Send + Sync + 'static,
+    ) -> KubernetesCluster {
         let answer = Arc::new(answer);
         let service = service_fn(move |request: Request<Body>| {
             let answer = answer.clone();
@@ -547,8 +558,8 @@ pub(crate) mod tests {
                 let (head, body) = request.into_parts();
                 let body = body.collect_bytes().await.expect("a body");
                 let body = serde_json::from_slice(&body).unwrap_or_default();
-                let last = head.uri.path().rsplit('/').next().unwrap_or_default();
-                match answer(&head.method, last, body) {
+                match answer(&head.method, &head.uri, body) {
+                    Answer::Text(text) => Ok(Response::new(Body::from(text.into_bytes()))),
                     Answer::Object(object) => Ok(Response::new(Body::from(object.to_string().into_bytes()))),
                     Answer::Broken => Err(io::Error::from(io::ErrorKind::ConnectionRefused)),
                     Answer::Never => std::future::pending().await,

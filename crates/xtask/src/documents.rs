@@ -46,6 +46,7 @@ use Instead::{After, AsRoot, In, OnCluster, Run, Unknown};
 const DEFECTS: Instead = In("the test `defects` of `faultline-fuzz`, which needs no build of its own");
 /// The step of `.ci/run` that builds the images, creates a cluster and runs the scenarios.
 const KUBERNETES: Instead = In("the step `kubernetes`");
+const CAMPAIGN: Instead = In("the scenario `campaign`, with fewer runs");
 const PLACES: Instead = In("the test `federation` of `faultline-node`, with free ports");
 /// Represents the printed command in [`OnCluster`].
 const PRINTED: &str = "PRINTED";
@@ -207,6 +208,16 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
     ("docs/places.md", "head -c 32", PLACES),
     ("docs/places.md", "faultline-node", PLACES),
     ("docs/places.md", "curl -X PUT", PLACES),
+    ("docs/campaigns.md", "faultline sweep", CAMPAIGN),
+    ("docs/campaigns.md", "faultline compare", CAMPAIGN),
+    ("docs/campaigns.md", "faultline fuzz", CAMPAIGN),
+    ("docs/campaigns.md", "kubectl faultline campaign list", OnCluster("PRINTED")),
+    ("docs/campaigns.md", "kubectl faultline campaign", CAMPAIGN),
+    ("docs/campaigns.md", "static=", KUBERNETES),
+    ("docs/campaigns.md", "RUSTFLAGS=", KUBERNETES),
+    ("docs/campaigns.md", "built=", KUBERNETES),
+    ("docs/campaigns.md", "tar -c", KUBERNETES),
+    ("docs/campaigns.md", "kind load", KUBERNETES),
     ("docs/kubernetes.md", "static=", KUBERNETES),
     ("docs/kubernetes.md", "RUSTFLAGS=", KUBERNETES),
     ("docs/kubernetes.md", "built=", KUBERNETES),

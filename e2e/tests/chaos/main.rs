@@ -9,6 +9,7 @@
 mod api_frozen;
 mod api_slow;
 mod bad_manifests;
+mod campaign;
 mod cck_cluster_lost;
 mod chart_upgraded;
 mod cluster_lost;
@@ -70,6 +71,7 @@ const SCENARIOS: &[Scenario] = scenarios! {
     shared: [
         quick_start,
         command_line,
+        campaign,
         doctor,
         crash,
         crash_in_rollback,

@@ -4,6 +4,7 @@
 mod errata;
 mod finding;
 mod search;
+mod stretches;
 mod summary;
 mod table;
 
@@ -20,9 +21,9 @@ use miette::miette;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::arguments::{Format, FuzzArguments};
+use crate::arguments::{Format, FuzzArguments, SimulatedOn};
 use crate::command_error::{CommandError, Exit};
-use crate::{files, interrupt, output};
+use crate::{campaign, files, interrupt, output};
 pub(crate) use errata::errata;
 use finding::Finding;
 use search::Search;
@@ -32,6 +33,7 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
     if let Some(defect) = arguments.defect {
         available(&format!("fuzz --defect {defect}"))?;
     }
+    stretches::check_options(arguments)?;
     if let Some(file) = &arguments.file {
         let federation = files::read(file)?.parse()?;
         let seed = arguments.seed.or(federation.spec.seed).unwrap_or(0);
@@ -54,17 +56,33 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
     if arguments.table {
         return table::table(arguments, &interrupted);
     }
-    let _claim = finding::claim_out(arguments)?;
     let mut search = Search::new(arguments, arguments.defect, &interrupted);
+    if let Some(part) = arguments.parts.part {
+        return stretches::print_part(&search, part, &interrupted);
+    }
+    let _claim = finding::claim_out(arguments)?;
     search.program.clone_from(&program);
     if arguments.resume {
         search.resume()?;
     }
-    search.is_kept = true;
-    let found = search.first()?;
+    let is_divided = stretches::is_divided(arguments);
+    let dir = search.kept().with_extension("campaign");
+    let found = if is_divided {
+        let parts = match arguments.backend {
+            SimulatedOn::Simulate => arguments.parts.gather.clone(),
+            SimulatedOn::Kubernetes => stretches::perform(&search, &dir, &interrupted)?,
+        };
+        stretches::first(&mut search, &parts, &interrupted)?
+    } else {
+        search.is_kept = true;
+        search.first()?
+    };
     let shrink = |trial| finding::shrink(&trial, arguments, program.as_ref(), &interrupted);
     let finding = found.map(shrink).transpose()?;
-    let kept = search.keep(finding.as_ref())?;
+    let kept = if is_divided { None } else { search.keep(finding.as_ref())? };
+    if is_divided && (finding.is_some() || search.ended_early().is_none()) {
+        campaign::remove(&dir)?;
+    }
     let report = Report::new(&search, finding.as_ref());
     output::print(&match arguments.format {
         Format::Json => output::json(&report),

@@ -44,9 +44,9 @@ const LONG: Duration = Duration::from_secs(10);
 
 /// A search, with its results so far.
 pub(super) struct Search<'a> {
-    arguments: &'a FuzzArguments,
-    defect: Option<Defect>,
-    interrupted: &'a AtomicBool,
+    pub(super) arguments: &'a FuzzArguments,
+    pub(super) defect: Option<Defect>,
+    pub(super) interrupted: &'a AtomicBool,
     pub(super) first_seed: u64,
     pub(super) jobs: NonZero<usize>,
     pub(super) coverage: Coverage,
@@ -78,7 +78,7 @@ struct Unfinished {
 /// Identifies a search when it is resumed. The number of schedules is not part of the identity.
 #[derive(PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Searched {
+pub(super) struct Searched {
     protocol: Option<String>,
     /// Parameters of the protocol.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -226,7 +226,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the file of an interrupted search. Searches with different parameters have different files.
-    fn kept(&self) -> PathBuf {
+    pub(super) fn kept(&self) -> PathBuf {
         let Searched { protocol, defect, set, first_seed, .. } = self.searched();
         let set = set
             .iter()
@@ -235,7 +235,8 @@ impl<'a> Search<'a> {
         Path::new(RUNS).join(format!("fuzz-{of}{first_seed}.interrupted"))
     }
 
-    fn head(&self) -> Head<Searched> {
+    /// Returns the first line of the results of a part.
+    pub(super) fn head(&self) -> Head<Searched> {
         Head::of(self.searched())
     }
 

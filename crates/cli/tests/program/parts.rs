@@ -9,6 +9,7 @@ const FAULT: &str = "  faults: [{ at: 300ms, crash: { cluster: nancy, node: 0 } 
 const SWEEP: [&str; 6] =
     ["sweep", "small.yaml", "--set", "protocol.hc3i.checkpointEvery=50ms,400ms", "--seeds", "4"];
 const COMPARE: [&str; 6] = ["compare", "small.yaml", "--protocols", "hc3i,coordinated,none", "--seeds", "3"];
+const SEARCH: [&str; 8] = ["fuzz", "--defect", "no-drain", "--runs", "500", "--twice", "0", "--no-shrink"];
 
 fn place() -> TestDirectory {
     let place = TestDirectory::new();
@@ -111,5 +112,73 @@ fn a_machine_that_computes_something_else_is_noticed() {
         let there = results.lines().nth(2).unwrap();
         assert!(here.lines().nth(1).is_some_and(|it| journal.contains(it)) && !journal.contains(there));
         fs::remove_dir_all(place.path("out")).unwrap();
+    }
+}
+
+#[test]
+fn a_divided_search_finds_the_same_violation() {
+    let place = place();
+    let found = |arguments: &[&str]| {
+        let run = [&SEARCH[..], &["--format", "json", "--out", "found"]].concat();
+        let run = place.faultline(run.into_iter().chain(arguments.iter().copied())).assert().code(1);
+        let mut report: serde_json::Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+        for time in ["seconds", "runsPerSecond"] {
+            report.as_object_mut().unwrap().remove(time);
+        }
+        fs::remove_dir_all(place.path("found")).unwrap();
+        report
+    };
+    for number in [1, 2] {
+        place.write(&format!("{number}.jsonl"), part(&place, &SEARCH, &format!("{number}/2")));
+    }
+    let alone = found(&[]);
+    assert_eq!(found(&["--gather", "1.jsonl", "2.jsonl"]), alone);
+    assert_eq!(found(&["--gather", "2.jsonl"]), alone, "missing stretches run here");
+    let results = fs::read_to_string(place.path("1.jsonl")).unwrap();
+    place.write("1.jsonl", results.replacen("\"directed\":", "\"directed\":1", 1));
+    let wrong = SEARCH.into_iter().chain(["--gather", "1.jsonl"]);
+    place.faultline(wrong).assert().code(3).stderr(contains("had another result on the machine"));
+    for option in [&["--for", "1s"][..], &["--resume"], &["--table"]] {
+        let refused = ["fuzz", "--gather", "2.jsonl"].into_iter().chain(option.iter().copied());
+        place.faultline(refused).assert().code(2).stderr(contains("if several machines"));
+    }
+}
+
+/// A pod performs the part with the number that belongs to its index.
+#[test]
+fn a_pod_performs_its_part() {
+    let place = place();
+    fs::create_dir(place.path("campaign")).unwrap();
+    let campaign = |version: &str| {
+        let arguments = SWEEP.into_iter().chain(["--backend", "kubernetes", "--workers", "9", "--out", "x"]);
+        serde_json::json!({
+            "version": version, "arguments": arguments.collect::<Vec<_>>(), "identity": "0", "runs": 6, "parts": 3,
+        })
+    };
+    place.write("campaign/federation.yaml", small(FAULT));
+    place.write("campaign/parts.json", "[3,1]");
+    place.write("campaign/campaign.json", campaign(env!("CARGO_PKG_VERSION")).to_string());
+    let perform = |index: &str| {
+        let mut command = place.faultline(["part", "campaign"]);
+        command.env("JOB_COMPLETION_INDEX", index).assert()
+    };
+    let results = perform("1").code(0).get_output().stdout.clone();
+    assert_eq!(String::from_utf8(results).unwrap(), part(&place, &SWEEP, "1/3"));
+    perform("2").code(2).stderr(contains("JOB_COMPLETION_INDEX"));
+    place.write("campaign/campaign.json", campaign("0.0.1").to_string());
+    perform("0").code(2).stderr(contains("was started with version 0.0.1"));
+}
+
+#[test]
+fn options_for_pods_need_pods() {
+    let place = place();
+    for (options, message) in [
+        (&["--workers", "3"][..], "`--workers` works only with `--backend kubernetes`"),
+        (&["--backend", "kubernetes", "--part", "1/3"], "already divides the runs"),
+    ] {
+        for command in [&SWEEP[..], &COMPARE, &["fuzz"]] {
+            let refused = command.iter().chain(options).copied();
+            place.faultline(refused).assert().code(2).stderr(contains(message));
+        }
     }
 }
