@@ -49,6 +49,7 @@ First steps:
   faultline run my.yaml --backend simulate   run it in virtual time
   faultline explain                          explain the newest run
   faultline report                           draw its space-time diagram
+  faultline run --view                       watch a run in a browser
 
 Exit status:
   0  pass: all required properties were judged, and hold
@@ -78,6 +79,7 @@ pub(crate) enum Command {
     Check(CheckArguments),
     Explain(ExplainArguments),
     Report(ReportArguments),
+    View(ViewArguments),
     Replay(ReplayArguments),
     Export(ExportArguments),
     Fuzz(FuzzArguments),
@@ -157,6 +159,13 @@ pub(crate) struct RunArguments {
     /// http://ADDR/metrics
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(crate) metrics: Option<SocketAddr>,
+    /// With `--backend local`, serve a page that shows the run, and then its report. Prints two addresses, one of which
+    /// can also add faults and pause the run [default ADDR: 127.0.0.1:7380, or the next free port]
+    ///
+    /// After the run, the program serves the report until Ctrl-C, or until no page has been open for 60 s. Only this
+    /// machine can reach the page.
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true, value_parser = address, conflicts_with = "repeat")]
+    pub(crate) view: Option<Option<SocketAddr>>,
     /// Judge waste, too: unnecessary checkpoints, messages and storage count as violations instead of remarks
     ///
     /// For a run on Kubernetes, use `faultline check --strict` on its record.
@@ -819,6 +828,23 @@ pub(crate) struct ReportArguments {
     /// Write the page to FILE instead of `report.html` in the record, and the diagram next to it
     #[arg(long, value_name = "FILE")]
     pub(crate) to: Option<PathBuf>,
+}
+
+/// Serve a page about a run that is in progress, or about a recorded run.
+///
+/// Follows a run that another program performs, and shows the report at the same address once the run has ended. Prints
+/// the address. Only this machine can reach the page. Ends with Ctrl-C.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  faultline view
+  faultline view faultline-runs/quickstart-7")]
+pub(crate) struct ViewArguments {
+    /// Read the run in this directory [default: the newest one in `faultline-runs`]
+    pub(crate) dir: Option<PathBuf>,
+    /// Serve the page at this address [default: 127.0.0.1:7380, or the next free port]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    pub(crate) at: Option<SocketAddr>,
 }
 
 /// Feed the recorded inputs of a run to its nodes again, and compare their behaviour with the record.

@@ -52,6 +52,7 @@ mod runner;
 mod simulate;
 mod sweep;
 mod traces;
+mod view;
 
 use std::process::ExitCode;
 
@@ -205,6 +206,7 @@ fn perform(command: Command, memory: Option<Size>) -> Result<Exit, CommandError>
         Command::Check(arguments) => recording::check(&arguments),
         Command::Explain(arguments) => recording::explain_run(&arguments),
         Command::Report(arguments) => recording::report(&arguments),
+        Command::View(arguments) => view::view(&arguments),
         Command::Replay(arguments) => replay::replay(&arguments),
         Command::Export(arguments) => recording::export(&arguments),
         Command::Fuzz(arguments) => fuzz::fuzz(&arguments),

@@ -1,5 +1,7 @@
 //! The live view of a run. Shows the run as the supervisor sees it, without judging it.
 
+use std::sync::Arc;
+
 use faultline_api::Federation;
 use faultline_catalog::awaited_clusters;
 use faultline_core::{ClusterId, Fact, ProcessId, Time};
@@ -11,6 +13,7 @@ use faultline_trace::manifest::{BackendKind, LinkEntry};
 
 use crate::arguments::OutputArguments;
 use crate::screen::{Row, Screen};
+use crate::view::RunPage;
 
 /// How the progress of runs is shown.
 #[derive(Clone, Copy)]
@@ -25,7 +28,7 @@ impl View<'_> {
     pub(crate) fn live(self, manifest: &Manifest) -> Live {
         let reporter =
             EventReporter::new(DisplayNames::new(manifest), awaited_clusters(&self.federation.spec));
-        Live { screen: self.screen(manifest), reporter, origin: None }
+        Live { screen: self.screen(manifest), reporter, origin: None, page: None }
     }
 
     pub(crate) fn screen(self, manifest: &Manifest) -> Screen {
@@ -45,6 +48,8 @@ pub(crate) struct Live {
     screen: Screen,
     reporter: EventReporter,
     origin: Option<Time>,
+    /// The page that shows the run, too.
+    pub(crate) page: Option<Arc<RunPage>>,
 }
 
 impl Live {

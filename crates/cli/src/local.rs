@@ -28,6 +28,7 @@ use crate::interrupt;
 use crate::live::{Live, View};
 use crate::log;
 use crate::machine::{self, CheckState, Finding};
+use crate::view::RunPage;
 
 /// The maximum number of nodes whose unexpected ends are reported individually.
 const MAX_REPORTED: usize = 3;
@@ -37,6 +38,7 @@ const MAX_REPORTED: usize = 3;
 pub(crate) struct Processes<'a> {
     pub(crate) kernel: Option<Kernel>,
     pub(crate) metrics: Option<Arc<TcpListener>>,
+    pub(crate) page: Option<Arc<RunPage>>,
     pub(crate) view: View<'a>,
     pub(crate) interrupted: &'a Arc<AtomicBool>,
     /// Lines about nodes that ended unexpectedly, to be printed once the run has been recorded.
@@ -55,9 +57,14 @@ impl Backend for Processes<'_> {
         let dir = bundle.dir();
         let metrics = self.metrics.clone();
         let info = Some(RunInfo::of(manifest));
-        let options =
+        let mut options =
             RunOptions { metrics, info, interrupted: self.interrupted.clone(), ..run_options(&begun) };
         let mut live = self.view.live(manifest).detached();
+        if let Some(page) = &self.page {
+            options.change_queue = page.change_queue.clone();
+            page.follow(bundle).map_err(|error| CommandError::of_machine(&error))?;
+            live.page = Some(page.clone());
+        }
         let run = self.carry_out(options, dir, &mut live);
         live.finish();
         let (ended, collapsed) = ended(run?);
@@ -188,10 +195,16 @@ fn describe_collapsed(collapsed: &[UnexpectedEnd], manifest: &Manifest, dir: &Pa
 
 impl Observer for Live {
     fn recorded(&mut self, at: Time, process: ProcessId, _: Life, fact: &Fact) {
+        if let Some(page) = self.page.as_ref().filter(|_| process == ProcessId::SUPERVISOR) {
+            page.recorded(at, fact);
+        }
         Live::recorded(self, at, process, fact);
     }
 
     fn status(&mut self, now: Time, status: &Status) {
+        if let Some(page) = &self.page {
+            page.status(now, status);
+        }
         Live::status(self, now, status);
     }
 

@@ -40,6 +40,7 @@ pub(crate) fn run(arguments: &RunArguments, memory: Option<Size>) -> Result<Exit
         out,
         record: _,
         metrics: _,
+        view: _,
         strict: _,
         output: OutputArguments { format, quiet, verbose },
         cluster,

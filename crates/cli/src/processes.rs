@@ -28,7 +28,7 @@ use crate::recording::LocatedRecording;
 use crate::runner::{LocalBackend, Runner};
 
 /// Real processes with links emulated in the nodes, and without metrics.
-const PROCESSES: LocalBackend = LocalBackend::Processes { kernel: None, metrics: None };
+const PROCESSES: LocalBackend = LocalBackend::Processes { kernel: None, metrics: None, page: None };
 
 /// An evaluation: the directory for the records of its runs, and whether it reuses earlier records.
 #[derive(Clone, Copy)]

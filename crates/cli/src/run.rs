@@ -17,6 +17,7 @@ use crate::live::View;
 use crate::output::note;
 use crate::recording::strictness;
 use crate::runner::{LocalBackend, Runner};
+use crate::view::RunPage;
 use crate::{doctor, interrupt, plugin};
 
 /// Makes the user root in a namespace of the program's own if the run needs that. Must be called before threads start.
@@ -31,13 +32,9 @@ pub(crate) fn enter_namespaces(arguments: &RunArguments) {
 /// Executes `faultline run`.
 pub(crate) fn run(arguments: &RunArguments, memory: Option<Size>) -> Result<Exit, CommandError> {
     has_effect(arguments)?;
-    let here = match arguments.backend {
-        BackendName::Kubernetes => return plugin::run(arguments, memory),
-        BackendName::Simulate => LocalBackend::Simulator,
-        BackendName::Local => {
-            LocalBackend::Processes { kernel: links(arguments)?, metrics: metrics(arguments)? }
-        }
-    };
+    if arguments.backend == BackendName::Kubernetes {
+        return plugin::run(arguments, memory);
+    }
     if arguments.fresh_programs {
         faultline_catalog::never_reuse();
     }
@@ -45,6 +42,17 @@ pub(crate) fn run(arguments: &RunArguments, memory: Option<Size>) -> Result<Exit
     let federation = source.parse()?;
     files::refuse_pause(&source.label, &federation)?;
     let text = source.text();
+    let first = arguments.seed.unwrap_or_else(|| federation.spec.seed());
+    let page = arguments.view.map(|address| RunPage::open(address, &federation, first)).transpose()?;
+    let page = page.map(Arc::new);
+    let here = match arguments.backend {
+        BackendName::Local => LocalBackend::Processes {
+            kernel: links(arguments)?,
+            metrics: metrics(arguments)?,
+            page: page.clone(),
+        },
+        BackendName::Simulate | BackendName::Kubernetes => LocalBackend::Simulator,
+    };
     let interrupted = interrupt::flag();
     let view = View { federation: &federation, output: arguments.output, of_many: arguments.repeat > 1 };
     let runner = Runner {
@@ -70,17 +78,28 @@ pub(crate) fn run(arguments: &RunArguments, memory: Option<Size>) -> Result<Exit
         output: arguments.output,
         interrupted: &interrupted,
     };
-    let first = arguments.seed.unwrap_or_else(|| federation.spec.seed());
-    repetition.perform(first, |seed, dir| runner.once(seed, dir))
+    let exit = repetition.perform(first, |seed, dir| {
+        let recording = runner.once(seed, dir)?;
+        if let Some(page) = &page {
+            page.show(&recording);
+        }
+        Ok(recording)
+    })?;
+    if let Some(page) = page {
+        page.serve(&interrupted);
+    }
+    Ok(exit)
 }
 
 /// Rejects options that the backend would ignore.
 fn has_effect(arguments: &RunArguments) -> Result<(), CommandError> {
-    let RunArguments { backend, links, metrics, timeout, cluster, record, strict, fresh_programs, .. } =
-        arguments;
+    let RunArguments {
+        backend, links, metrics, view, timeout, cluster, record, strict, fresh_programs, ..
+    } = arguments;
     let (local, pods) = (*backend == BackendName::Local, *backend == BackendName::Kubernetes);
     let ignored = [
         ("--metrics", metrics.is_some() && !local, "local"),
+        ("--view", view.is_some() && !local, "local"),
         ("--fresh-programs", *fresh_programs && *backend != BackendName::Simulate, "simulate"),
         ("--timeout", timeout.is_some() && !pods, "kubernetes"),
         ("--namespace", cluster.namespace.is_some() && !pods, "kubernetes"),

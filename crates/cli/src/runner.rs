@@ -20,6 +20,7 @@ use crate::machine::{self, Size};
 use crate::output;
 use crate::recording::LocatedRecording;
 use crate::simulate::Watched;
+use crate::view::RunPage;
 
 /// Runs a federation on this machine.
 pub(crate) struct Runner<'a> {
@@ -44,6 +45,8 @@ pub(crate) enum LocalBackend {
         kernel: Option<Kernel>,
         /// The listener for metrics, if any.
         metrics: Option<Arc<TcpListener>>,
+        /// The page that shows the run, if any.
+        page: Option<Arc<RunPage>>,
     },
 }
 
@@ -66,10 +69,10 @@ impl Runner<'_> {
                 watched.finish();
                 run.map_err(|error| command_error(error, CommandError::machine))
             }
-            LocalBackend::Processes { kernel, metrics } => {
-                let (kernel, metrics) = (*kernel, metrics.clone());
+            LocalBackend::Processes { kernel, metrics, page } => {
+                let (kernel, metrics, page) = (*kernel, metrics.clone(), page.clone());
                 let mut processes =
-                    Processes { kernel, metrics, view: *view, interrupted, notes: Vec::new() };
+                    Processes { kernel, metrics, page, view: *view, interrupted, notes: Vec::new() };
                 let run = session.record(&bundle, &mut processes);
                 processes.notes.iter().for_each(output::note);
                 run.map_err(|error| command_error(error, |it| it))

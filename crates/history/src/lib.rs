@@ -24,6 +24,7 @@
 //! | `planned` | planned programs, whose tasks are assigned to partitions in advance |
 //! | [`recoveries`] | the cost of recoveries of planned programs |
 //! | `hosting` | the facts of each partition |
+//! | `standing` | the states of processes at the end of the facts |
 //! | `stored` | the parts that are stored at the end of the run |
 //! | `supervision` | the supervisor's actions |
 //! | `tasks` | programs whose tasks are stolen |
@@ -46,6 +47,7 @@ mod messages;
 pub mod outages;
 mod planned;
 pub mod recoveries;
+mod standing;
 mod stored;
 mod supervision;
 mod tasks;
@@ -67,5 +69,6 @@ pub use ledger::{Ledger, ProcessTime, TimeByPart, TimePart};
 pub use messages::{Message, MessageNo, Messages, Points};
 pub use outages::Outage;
 pub use planned::{Ceded, Joined, Planned, Removed, Rerun, Task};
+pub use standing::Standing;
 pub use supervision::{LifeEnd, Supervision};
 pub use tasks::{Absorption, End, ImpossibleFact, Step, Tasks};

@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | [`names`] | the names of processes and clusters |
 //! | [`events`] | sentences about a run, as it happens |
+//! | [`now`] | a run in progress: one sentence about what happens now, and the states of processes |
 //! | [`explain`] | why each cluster rolled back, in sentences |
 //! | [`summary`] | everything reported about a run, as one value and as JSON |
 //! | [`text`] | the summary for a terminal |
@@ -25,6 +26,7 @@ pub mod diagram;
 pub mod events;
 pub mod explain;
 pub mod names;
+pub mod now;
 pub mod page;
 pub mod probes;
 pub mod spread;

@@ -1,4 +1,7 @@
-//! The report: one self-contained HTML file that works offline and without a server.
+//! The report: one self-contained HTML file that works offline and without a server. [`live`] contains the pages that a
+//! server shows.
+
+pub mod live;
 
 use std::collections::BTreeSet;
 
@@ -18,38 +21,59 @@ use crate::terms;
 use crate::text::{backend, because, instant, lost, percent, protocol, span, verdict};
 use crate::timeline::Timeline;
 
-const SCRIPT: &str = concat!(
-    "\"use strict\";(() => {\n",
-    include_str!("../assets/page/data.js"),
-    include_str!("../assets/page/lanes.js"),
-    include_str!("../assets/page/draw.js"),
-    include_str!("../assets/page/act.js"),
-    "})();\n"
-);
+/// Joins the script's files, in a scope of their own.
+macro_rules! script {
+    ($($more:literal),*) => {
+        concat!(
+            "\"use strict\";(() => {\n",
+            include_str!("../assets/page/data.js"),
+            include_str!("../assets/page/lanes.js"),
+            include_str!("../assets/page/draw.js"),
+            include_str!("../assets/page/act.js"),
+            $(include_str!($more),)*
+            "})();\n"
+        )
+    };
+}
+const SCRIPT: &str = script!();
+/// The script of a page that a server shows.
+const LIVE_SCRIPT: &str = script!("../assets/page/live.js");
+
+/// Where a page gets its script and its styles from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Assets {
+    /// It contains its styles, and has no script.
+    Styles,
+    /// It contains both.
+    Inline,
+    /// The server has both, and states the page's policy.
+    Linked,
+}
 
 /// Renders the page of a run.
 pub fn render(recorded: RecordedRun<'_>) -> String {
-    rendered(recorded).0
+    rendered(recorded, Assets::Inline).0
 }
 
 /// Renders the page of a run, and its diagram as a picture.
 pub fn render_with_picture(recorded: RecordedRun<'_>) -> (String, String) {
-    let (page, diagram) = rendered(recorded);
+    let (page, diagram) = rendered(recorded, Assets::Inline);
     (page, svg::render(&diagram, svg::Options::default()))
 }
 
-fn rendered(recorded: RecordedRun<'_>) -> (String, Diagram) {
+fn rendered(recorded: RecordedRun<'_>, assets: Assets) -> (String, Diagram) {
     let names = DisplayNames::new(recorded.manifest);
     let timeline = Timeline::new(recorded.trace, recorded.manifest);
     let summary = Summary::of_timeline(recorded, &names, &timeline);
     let (diagram, strips) = (Diagram::new(&timeline, &names), strips(&timeline, &names));
-    (page(&summary, &diagram, &strips, &recorded.manifest.federation).into_string(), diagram)
+    let page = page(&summary, &diagram, &strips, &recorded.manifest.federation, assets);
+    (page.into_string(), diagram)
 }
 
 /// Renders another page in the same style, without scripts. `styles` are added to the styles that all pages
 /// share.
 pub fn document(title: &str, styles: &[&str], body: Markup) -> String {
-    shell(title, "", styles, html! { main { (body) } }).into_string()
+    shell(title, Assets::Styles, styles, html! { main { (body) } }).into_string()
 }
 
 /// Returns whether `content` is a page of this module.
@@ -58,8 +82,9 @@ pub fn is_page(content: &str) -> bool {
     before_title.contains(r#"<meta name="generator" content="faultline">"#)
 }
 
-/// Renders a page around its body. `scripts` is the page's policy for scripts.
-fn shell(title: &str, scripts: &str, styles: &[&str], body: Markup) -> Markup {
+/// Renders a page around its body.
+fn shell(title: &str, assets: Assets, styles: &[&str], body: Markup) -> Markup {
+    let scripts = if assets == Assets::Inline { "script-src 'unsafe-inline'; " } else { "" };
     let policy = format!("default-src 'none'; style-src 'unsafe-inline'; {scripts}img-src data:");
     html! {
         (DOCTYPE)
@@ -68,11 +93,15 @@ fn shell(title: &str, scripts: &str, styles: &[&str], body: Markup) -> Markup {
                 meta charset="utf-8";
                 meta name="generator" content="faultline";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="Content-Security-Policy" content=(policy);
                 title { (title) }
-                style {
-                    (PreEscaped(style::PALETTE)) (PreEscaped(style::PAGE))
-                    @for style in styles { (PreEscaped(style)) }
+                @if assets == Assets::Linked {
+                    link rel="stylesheet" href=(live::STYLES.path());
+                } @else {
+                    meta http-equiv="Content-Security-Policy" content=(policy);
+                    style {
+                        (PreEscaped(style::PALETTE)) (PreEscaped(style::PAGE))
+                        @for style in styles { (PreEscaped(style)) }
+                    }
                 }
             }
             body { (body) }
@@ -80,14 +109,17 @@ fn shell(title: &str, scripts: &str, styles: &[&str], body: Markup) -> Markup {
     }
 }
 
-fn page(summary: &Summary, diagram: &Diagram, strips: &Markup, federation: &str) -> Markup {
+fn page(summary: &Summary, diagram: &Diagram, strips: &Markup, federation: &str, assets: Assets) -> Markup {
     let packed = PackedDiagram::new(diagram);
     let title = format!("{}: {}", summary.run.name, verdict(summary.verdict));
+    let within = diagram.messages.iter().filter(|it| !it.between).count();
+    let shows_within = within > 0 && PackedDiagram::shows_within(diagram);
+    let within = format!("within clusters ({within})");
     let body = html! {
-        main {
+        main data-stage=[(assets == Assets::Linked).then_some("over")] {
             (head(summary))
             h2 { "Space-time diagram" }
-            div.diagram { (diagram_section(diagram, &packed.notes)) }
+            div.diagram { (diagram_section(diagram, (&within, shows_within), &packed.notes)) }
             h2 { "What happened" }
             (explanation(&summary.explanation))
             // Faultline sees neither the checkpoints nor the work of a system's programs.
@@ -134,10 +166,21 @@ fn page(summary: &Summary, diagram: &Diagram, strips: &Markup, federation: &str)
                 (summary.run.tool) ". Judge it again with " code { "faultline check " (shell_word(&summary.run.bundle)) } "."
             }
         }
-        script type="application/json" id="data" { (PreEscaped(json(&packed))) }
-        script { (PreEscaped(SCRIPT)) }
+        (scripts(&packed, assets))
     };
-    shell(&title, "script-src 'unsafe-inline'; ", &[], body)
+    shell(&title, assets, &[], body)
+}
+
+/// Renders the data of a diagram, and the script that shows it.
+fn scripts(packed: &PackedDiagram<'_>, assets: Assets) -> Markup {
+    html! {
+        script type="application/json" id="data" { (PreEscaped(json(packed))) }
+        @if assets == Assets::Linked {
+            script src=(live::SCRIPT.path()) {}
+        } @else {
+            script { (PreEscaped(SCRIPT)) }
+        }
+    }
 }
 
 /// Serialises the diagram as JSON that can be embedded in a script element.
@@ -179,7 +222,10 @@ fn head(summary: &Summary) -> Markup {
                     }
                 }
             }
-            span class={ "badge " (verdict(summary.verdict)) } { (verdict(summary.verdict)) }
+            div.verdict {
+                span class={ "badge " (verdict(summary.verdict)) } { (verdict(summary.verdict)) }
+                @if let Some(added) = summary.added_in_words() { span.hint { (added) } }
+            }
         }
         @if summary.reasons.is_empty() {
             ul.reasons.plain { li { (pass_reasons(summary)) } }
@@ -212,8 +258,9 @@ fn pass_reasons(summary: &Summary) -> String {
     format!("{result} {}. {}{links}", summary.properties_in_words(), summary.faults_in_words())
 }
 
-fn diagram_section(diagram: &Diagram, notes: &[String]) -> Markup {
-    let within = diagram.messages.iter().filter(|it| !it.between).count();
+/// Renders the diagram with its controls. `within` is the name of the switch for messages within clusters, and whether it
+/// is on at first.
+fn diagram_section(diagram: &Diagram, within: (&str, bool), notes: &[String]) -> Markup {
     let toggle = |layer: &str, sign: &str, text: &str, on: bool| {
         html! {
             label.toggle { input type="checkbox" data-layer=(layer) checked[on]; canvas data-sign=(sign) aria-hidden="true" {} (text) }
@@ -225,7 +272,7 @@ fn diagram_section(diagram: &Diagram, notes: &[String]) -> Markup {
     html! {
         div.bar role="group" aria-label="Layers" {
             (toggle("between", "between", "between clusters", true))
-            (toggle("within", "within", &format!("within clusters ({within})"), within > 0 && PackedDiagram::shows_within(diagram)))
+            (toggle("within", "within", within.0, within.1))
             (toggle("undone", "undone", "undone", true))
             (toggle("resent", "resent", "re-sent", true))
             (toggle("checkpoints", "checkpoints", "checkpoints (forced: diamonds)", true))
@@ -420,7 +467,7 @@ fn faults(summary: &Summary) -> Markup {
             div.table { table {
                 thead { tr { th.num { "no." } th { "due" } th { "action" } th { "effect" } } }
                 tbody { @for it in &summary.faults { tr {
-                    td.num { (it.no) } td { (it.when) } td { (it.what) }
+                    td.num { (it.no) } td { (it.when) @if it.added { ", added" } } td { (it.what) }
                     td {
                         @match it.state {
                             "effective" => {

@@ -10,7 +10,7 @@ use faultline_core::{Cause, ClusterId, Digest, EndedBy, Fact, FaultNo, Position,
 use faultline_history::expected::{Assessment, Met};
 use faultline_history::{Outage, ProcessTime, TimeByPart};
 use faultline_trace::duration::{instant, lasted, span};
-use faultline_trace::fault::{describe_link, describe_planned, describe_trigger, link};
+use faultline_trace::fault::{describe_link, describe_planned, describe_trigger, entry_of, link};
 use faultline_trace::manifest::{BackendKind, EffectEntry, LinkEntry};
 use faultline_trace::{Manifest, Trace};
 use serde::Serialize;
@@ -204,6 +204,9 @@ pub struct FaultSummary {
     /// The cause that a failure trace states.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
+    /// Whether the fault was added during the run.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub added: bool,
     /// `effective`, `ineffective`, `pending` if the fault was not due before the end of the run, or `unknown` if the
     /// record ends before it shows what became of the fault.
     pub state: &'static str,
@@ -454,10 +457,25 @@ impl Summary {
         format!("{hold} of {judged} exercised properties hold ({}){idle}", count(instances, "instance"))
     }
 
-    /// Says in a sentence whether the planned faults took effect.
+    /// Says in a phrase how many faults were added during the run; `None` if none were.
+    pub(crate) fn added_in_words(&self) -> Option<String> {
+        let added = self.faults.iter().filter(|it| it.added).count() as u64;
+        (added > 0).then(|| format!("with {} added during the run", count(added, "fault")))
+    }
+
+    /// Says in sentences whether the planned faults, and those added during the run, took effect.
     pub(crate) fn faults_in_words(&self) -> String {
-        let effective = self.faults.iter().filter(|it| it.is_effective()).count();
-        match (self.faults.len(), effective) {
+        let of = |added| self.faults.iter().filter(move |it| it.added == added);
+        let effects = |added| of(added).filter(|it| it.is_effective()).count();
+        let of_added = match (of(true).count(), effects(true)) {
+            (0, _) => "".to_owned(),
+            (1, 1) => " The fault added during the run took effect.".to_owned(),
+            (1, _) => " The fault added during the run had no effect.".to_owned(),
+            (added, effective) => {
+                format!(" {effective} of {added} faults added during the run took effect.")
+            }
+        };
+        let planned = match (of(false).count(), effects(false)) {
             (0, _) => "No faults were planned.".to_owned(),
             (1, 1) => "The planned fault took effect.".to_owned(),
             (1, _) => "The planned fault had no effect.".to_owned(),
@@ -466,7 +484,8 @@ impl Summary {
                 format!("All {planned} planned faults took effect.")
             }
             (planned, effective) => format!("{effective} of {planned} planned faults took effect."),
-        }
+        };
+        planned + &of_added
     }
 
     /// Says in a sentence whether the links had the requested delay; `None` if links were not emulated.
@@ -568,6 +587,15 @@ fn notes(timeline: &Timeline, manifest: &Manifest, judgement: &Judgement) -> Vec
     let told = UNPLANNED.iter().map(|&(by, what)| (ended(by), what)).filter(|&(count, _)| count > 0);
     let mut notes: Vec<String> = told.map(|(count, what)| format!("{} {what}", lives_were(count))).collect();
     notes.extend(judgement.findings.iter().flat_map(|it| &it.remarks).cloned());
+    notes.extend(timeline.added_faults().map(|(at, planned)| {
+        format!(
+            "fault {} was added at {}, so the file and the seed alone do not repeat this run; to repeat it, add to `faults`: \
+             `{}`",
+            planned.no.0,
+            instant(timeline.seconds(at)),
+            entry_of(planned, &manifest.names())
+        )
+    }));
     notes
 }
 
@@ -713,6 +741,7 @@ fn faults(manifest: &Manifest, names: &DisplayNames, timeline: &Timeline) -> Vec
             when: describe_trigger(&planned.trigger, names.names()),
             what: describe_planned(planned, names.names()),
             cause: planned.cause.as_deref().map(str::to_owned),
+            added: timeline.added_faults().any(|(_, it)| it.no == planned.no),
             state,
             reason,
             injected_seconds: injected.map(|it| timeline.seconds(it.at)),

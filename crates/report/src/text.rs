@@ -70,10 +70,11 @@ const BAD: Color = Color::Red;
 impl Writer<'_> {
     fn verdict(&self) -> String {
         let run = &self.summary.run;
+        let added = self.summary.added_in_words().map(|it| format!(", {it}")).unwrap_or_default();
         let mut table = self.bare();
         table.add_row([
             self.cell(verdict(self.summary.verdict).to_uppercase(), Some(colour_of(self.summary.verdict))),
-            self.cell(format!("{}: {}", run.name, self.summary.run_in_words()), None),
+            self.cell(format!("{}: {}{added}", run.name, self.summary.run_in_words()), None),
         ]);
         let reasons = self.summary.reasons.iter().map(|it| wrapped("  - ", it));
         std::iter::once(lines(&table)).chain(reasons).collect()

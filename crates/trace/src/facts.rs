@@ -172,15 +172,7 @@ pub enum FactsReadError {
 /// Fails if the header is missing or wrong. An incomplete or damaged record is not an error; see
 /// [`FactsFile::end`].
 pub fn read_facts(bytes: &[u8]) -> Result<FactsFile, FactsReadError> {
-    let (header, mut rest) = bytes.split_at_checked(HEADER_LEN).ok_or(FactsReadError::Header)?;
-    if header[..7] != MAGIC[..7] {
-        return Err(FactsReadError::Magic);
-    }
-    if header[7] != MAGIC[7] {
-        return Err(FactsReadError::Version(header[7]));
-    }
-    let process = ProcessId(number(&header[8..12]));
-    let life = Life(number(&header[12..16]));
+    let ((process, life), mut rest) = split_header(bytes)?;
     let mut stream = Stream::new();
     let end = loop {
         if rest.is_empty() {
@@ -200,6 +192,18 @@ pub fn read_facts(bytes: &[u8]) -> Result<FactsFile, FactsReadError> {
     };
     let len = (bytes.len() - rest.len()) as u64;
     Ok(FactsFile { process, life, stream, len, end })
+}
+
+/// Splits off the header, which states the life to which the file belongs.
+pub(crate) fn split_header(bytes: &[u8]) -> Result<((ProcessId, Life), &[u8]), FactsReadError> {
+    let (header, rest) = bytes.split_at_checked(HEADER_LEN).ok_or(FactsReadError::Header)?;
+    if header[..7] != MAGIC[..7] {
+        return Err(FactsReadError::Magic);
+    }
+    if header[7] != MAGIC[7] {
+        return Err(FactsReadError::Version(header[7]));
+    }
+    Ok(((ProcessId(number(&header[8..12])), Life(number(&header[12..16]))), rest))
 }
 
 /// Parses the seal at the beginning of `rest`, the tail of `bytes`. `facts` is the number of facts before the
@@ -230,7 +234,7 @@ pub(crate) fn seal_of(bytes: &[u8], file: &FactsFile, incomplete: bool) -> Optio
 }
 
 /// Splits off the first record of `bytes`. Returns it together with the rest.
-fn split_record(bytes: &[u8]) -> Result<((Time, Fact), &[u8]), Cut> {
+pub(crate) fn split_record(bytes: &[u8]) -> Result<((Time, Fact), &[u8]), Cut> {
     let (body, rest) = split_body(bytes)?;
     let fact = postcard::from_bytes(body).map_err(|_| Cut::Damaged)?;
     Ok((fact, rest))

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use faultline_core::fault::{Change, Impairment, LinkProperties, StorageFault};
-use faultline_core::{ClusterId, Fault, PlannedFault, RunNames, StorageFate, Target, Trigger};
+use faultline_core::{ClusterId, Fault, PlannedFault, RunNames, Span, StorageFate, Target, Time, Trigger};
 
 use crate::duration::{instant, lasted};
 use crate::row::kind_name;
@@ -108,6 +108,84 @@ fn changed(change: &Change, names: &RunNames, be: &str) -> String {
         Change::Pause(true) => format!("the federation {be} paused"),
         Change::Pause(false) => format!("the federation {be} resumed"),
     }
+}
+
+/// Returns a fault as an entry of `faults` in a federation file.
+pub fn entry_of(planned: &PlannedFault, names: &RunNames) -> String {
+    let mut fields = Vec::new();
+    let mut add = |name: &str, value: String| fields.push(format!("{name}: {value}"));
+    let lasts = |span: &Option<Span>| span.map(|it| ("for", exact(it)));
+    let mut span_of = None;
+    match &planned.fault {
+        Fault::Kill { target, storage, returns } => {
+            match target {
+                Target::Process(process) => add("process", quoted(names.process(*process))),
+                Target::Cluster(cluster) => add("cluster", quoted(names.cluster(*cluster))),
+            }
+            if *storage == StorageFate::Lost {
+                add("storage", "lost".to_owned());
+            }
+            if !returns {
+                add("returns", "false".to_owned());
+            }
+        }
+        Fault::Impair { process, how, span } => {
+            add("process", quoted(names.process(*process)));
+            if let Impairment::Storage(StorageFault::Slow(by)) = how {
+                add("by", exact(*by));
+            }
+            span_of = lasts(span);
+        }
+        Fault::Link { from, to, properties, span } => {
+            add("from", quoted(names.cluster(*from)));
+            add("to", quoted(names.cluster(*to)));
+            if let Some(it) = properties {
+                add("latency", exact(it.latency));
+                add("jitter", exact(it.jitter));
+                let bandwidth = match it.bandwidth {
+                    0 => "unlimited".to_owned(),
+                    bytes => format!("{bytes}B/s"),
+                };
+                add("bandwidth", bandwidth);
+                add("loss", format!("{}%", f64::from(it.loss_ppm) / 1e4));
+            }
+            span_of = lasts(span);
+        }
+        Fault::Partition { from, to, both, span } => {
+            add("from", quoted(names.cluster(*from)));
+            add("to", quoted(names.cluster(*to)));
+            if !both {
+                add("oneWay", "true".to_owned());
+            }
+            span_of = lasts(&Some(*span));
+        }
+    }
+    span_of.into_iter().for_each(|(name, value)| add(name, value));
+    let trigger = match &planned.trigger {
+        Trigger::At(at) => format!("at: {}", exact(at.since(Time::ZERO))),
+        Trigger::When { fact, cluster, process, occurrence } => {
+            let by = process.map(|it| format!(", process: {}", quoted(names.process(it))));
+            let of = cluster.map(|it| format!(", cluster: {}", quoted(names.cluster(it))));
+            let by = by.or(of).unwrap_or_default();
+            format!("when: {{ fact: {}{by}, occurrence: {occurrence} }}", kind_name(*fact))
+        }
+    };
+    format!("- {{ {trigger}, {}: {{ {} }} }}", planned.fault.kind(), fields.join(", "))
+}
+
+/// Formats a duration exactly, in the largest unit in which it is a whole number.
+fn exact(span: Span) -> String {
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")];
+    let unit = units.into_iter().find(|(worth, _)| span.0 % worth == 0);
+    unit.map_or_else(|| format!("{}ns", span.0), |(worth, unit)| format!("{}{unit}", span.0 / worth))
+}
+
+/// Quotes a name that YAML might read as anything other than a string.
+fn quoted(name: String) -> String {
+    let is_plain = name.starts_with(|it: char| it.is_ascii_alphabetic())
+        && name.chars().all(|it| it.is_ascii_alphanumeric() || "-_.".contains(it))
+        && !["true", "false", "null", "yes", "no", "on", "off"].contains(&&*name.to_ascii_lowercase());
+    if is_plain { name } else { serde_json::Value::from(name).to_string() }
 }
 
 /// Describes when a fault is due.

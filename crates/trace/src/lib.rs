@@ -36,7 +36,7 @@ pub mod printable;
 pub mod row;
 pub mod seal;
 
-pub use bundle::{Bundle, BundleError};
+pub use bundle::{Bundle, BundleError, Follower};
 pub use facts::{
     Cut, FactsFile, FactsReadError, FactsWriter, StreamEnd, append_record, read_facts, split_body,
 };

@@ -38,16 +38,28 @@ impl Extent {
 
     /// Returns the number of the first impossible fact in a stream of this process.
     pub(crate) fn first_impossible(self, process: ProcessId, stream: &Stream) -> Option<FactNo> {
+        self.first_impossible_since(process, stream, 0, &mut 0)
+    }
+
+    /// Works like [`Extent::first_impossible`] for a stream whose first `known` facts are possible, and report that
+    /// `spawned` tasks were spawned. Adds the tasks of the other facts to `spawned`.
+    pub(crate) fn first_impossible_since(
+        self,
+        process: ProcessId,
+        stream: &Stream,
+        known: usize,
+        spawned: &mut u64,
+    ) -> Option<FactNo> {
         let is_supervisor = process == ProcessId::SUPERVISOR;
-        let mut spawned = 0;
-        let at = (0..).zip(stream).position(|(number, (_, fact))| {
+        let mut numbered = (0_u64..).zip(stream).skip(known);
+        let found = numbered.find(|(number, (_, fact))| {
             if let Fact::Ran { spawned: more, .. } = fact {
-                spawned += u64::from(*more);
+                *spawned += u64::from(*more);
             }
             let is_foreign = fact.kind().is_of_process() == is_supervisor;
-            is_foreign || spawned > UNFINISHED_TASKS + number || !self.allows(fact)
+            is_foreign || *spawned > UNFINISHED_TASKS + number || !self.allows(fact)
         });
-        at.map(|at| FactNo(at as u64))
+        found.map(|(number, _)| FactNo(number))
     }
 
     /// Returns whether a process other than the supervisor can report this fact.

@@ -48,6 +48,7 @@ const DEFECTS: Instead = In("the test `defects` of `faultline-fuzz`, which needs
 const KUBERNETES: Instead = In("the step `kubernetes`");
 const CAMPAIGN: Instead = In("the scenario `campaign`, with fewer runs");
 const PLACES: Instead = In("the test `federation` of `faultline-node`, with free ports");
+const VIEW: Instead = In("the test `view` of `faultline-cli`, which ends the program");
 /// Represents the printed command in [`OnCluster`].
 const PRINTED: &str = "PRINTED";
 /// Environment variable with the path of the cluster's kubeconfig.
@@ -71,6 +72,9 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
         Run("faultline run my.yaml --backend simulate --repeat 50 -q"),
     ),
     ("README.md", "faultline run my.yaml --backend kubernetes", In("docs/kubernetes.md")),
+    ("README.md", "faultline run my.yaml --view", VIEW),
+    ("docs/view.md", "faultline run my.yaml --view", VIEW),
+    ("docs/view.md", "faultline view faultline-runs/quickstart-7", VIEW),
     (
         "README.md",
         "faultline check --events log.jsonl",

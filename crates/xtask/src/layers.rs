@@ -34,6 +34,7 @@ const LAYERS: &[&[&str]] = &[
         "faultline-explore",
         "faultline-fuzz",
         "faultline-launch",
+        "faultline-view",
     ],
     &[
         "faultline-cli",

@@ -23,6 +23,7 @@ const REAL_TIME: &[&str] = &[
     "crates/runtime",
     "crates/runtime-tests",
     "crates/tls",
+    "crates/view",
     "e2e",
     "node-image",
     "operator",

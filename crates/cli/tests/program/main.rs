@@ -28,3 +28,4 @@ mod system;
 mod tasks;
 mod tc;
 mod traces;
+mod view;

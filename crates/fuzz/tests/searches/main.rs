@@ -5,6 +5,7 @@ mod contract;
 mod defects;
 mod directed;
 mod found;
+mod in_progress;
 mod kit;
 mod same_judgement;
 mod schedules;

@@ -28,14 +28,14 @@ document.getElementById("png").addEventListener("click", () => {
   link.href = plot.toDataURL("image/png");
   link.click();
 });
-for (const button of document.querySelectorAll("[data-from]")) {
-  button.addEventListener("click", () => {
-    const from = +button.dataset.from, upto = +button.dataset.upto, room = Math.max((upto - from) * .6, 60000);
-    look(from - room, upto + room);
-    plot.scrollIntoView({ block: "nearest", behavior: "smooth" });
-    plot.focus({ preventScroll: true });
-  });
-}
+document.addEventListener("click", event => {
+  const button = event.target.closest("[data-from]");
+  if (!button) return;
+  const from = +button.dataset.from, upto = +button.dataset.upto, room = Math.max((upto - from) * .6, 60000);
+  look(from - room, upto + room);
+  plot.scrollIntoView({ block: "nearest", behavior: "smooth" });
+  plot.focus({ preventScroll: true });
+});
 
 plot.addEventListener("wheel", event => {
   if (event.ctrlKey || event.metaKey) {
@@ -101,14 +101,18 @@ function checkpointText(it, member) {
   return `${name}: ${it.kind} checkpoint ${it.name}\nsaved at ${saved}, committed ${span(it.committed - (member ? member[1] : it.upto))} later`
     + (it.undone ? "\nundone by a rollback" : "");
 }
-// Failures at once are one event.
-const failures = data.outages.filter((it, i) => !i || data.outages[i - 1].from !== it.from || group[data.outages[i - 1].lane] !== group[it.lane]);
-const events = [
-  ...checkpoints.map(it => ({ at: it.from, lane: it.first, layer: "checkpoints", text: () => checkpointText(it, it.first === it.last && it.members[0]) })),
-  ...failures.map(it => ({ at: it.from, lane: it.lane, text: () => `${it.text}\nat ${moment(it.from, 4)}` })),
-  ...data.rollbacks.filter(it => it.members.length).map(it => ({ at: it.members[0][1], lane: it.members[0][0], layer: "rollbacks",
-    text: () => `${it.text}\nfirst state restored at ${moment(it.members[0][1], 4)}` })),
-].sort((a, b) => a.at - b.at || a.lane - b.lane);
+// The events that `n` and `p` step through. Failures at once are one event.
+let events;
+function listEvents() {
+  const failures = data.outages.filter((it, i) => !i || data.outages[i - 1].from !== it.from || group[data.outages[i - 1].lane] !== group[it.lane]);
+  events = [
+    ...checkpoints.map(it => ({ at: it.from, lane: it.first, layer: "checkpoints", text: () => checkpointText(it, it.first === it.last && it.members[0]) })),
+    ...failures.map(it => ({ at: it.from, lane: it.lane, text: () => `${it.text}\nat ${moment(it.from, 4)}` })),
+    ...data.rollbacks.filter(it => it.members.length).map(it => ({ at: it.members[0][1], lane: it.members[0][0], layer: "rollbacks",
+      text: () => `${it.text}\nfirst state restored at ${moment(it.members[0][1], 4)}` })),
+  ].sort((a, b) => a.at - b.at || a.lane - b.lane);
+}
+listEvents();
 
 // The text of the checkpoint, failure or rollback under the pointer.
 function nearestEvent(px, py) {

@@ -1,7 +1,7 @@
 // The space-time diagram: draws the embedded data, zooms, pans, and describes what is under the pointer. Makes no
 // judgements about the run. Times are in microseconds since the application started. This file unpacks the data (as
 // packed by `diagram/pack.rs`), and selects messages.
-const data = JSON.parse(document.getElementById("data").textContent);
+let data = JSON.parse(document.getElementById("data").textContent);
 const plot = document.getElementById("plot"), overview = document.getElementById("overview");
 const DELIVERED = 0, UNDONE = 1, RESENT = 2, STALE = 3, LOST = 4;
 const lanes = data.lanes.length;
@@ -24,8 +24,26 @@ function reader(text) {
 }
 const unfold = value => value % 2 ? -(value + 1) / 2 : value / 2;
 
-// The messages, by time of sending: one array per attribute. A message that never arrived has no number in `arrived`.
-const messages = (() => {
+// What `unpack` reads from the data. The messages are ordered by time of sending, with one array per attribute. A message
+// that never arrived has no number in `arrived`. `selected` tells whether each message is drawn and counted.
+let messages, slowest, checkpoints, recoveries, undone, returns, selected;
+
+// Takes over the data of the page or, while a run is in progress, newer data about the same processes.
+function unpack(fresh) {
+  data = fresh;
+  messages = unpackMessages();
+  data.messages = null;
+  slowest = 0;
+  for (let i = 0; i < messages.size; i++) slowest = Math.max(slowest, messages.arrived[i] - messages.sent[i] || 0);
+  checkpoints = unpackCheckpoints();
+  recoveries = spans(data.recoveries);
+  undone = spans(data.undone);
+  returns = {};
+  for (const it of data.rollbacks) for (const [lane, restored, saved] of it.members) (returns[lane] ||= []).push([restored, saved]);
+  selected = new Uint8Array(messages.size);
+}
+
+function unpackMessages() {
   const size = data.kept, { number, signed } = reader(data.messages), channels = new Map();
   const all = { size, from: new Uint32Array(size), to: new Uint32Array(size), sent: new Float64Array(size),
     arrived: new Float64Array(size), fate: new Uint8Array(size), content: new Uint8Array(size),
@@ -47,13 +65,10 @@ const messages = (() => {
     channels.set(channel, i);
   }
   return all;
-})();
-data.messages = null;
+}
 const hasArrived = i => messages.arrived[i] === messages.arrived[i];
-let slowest = 0;
-for (let i = 0; i < messages.size; i++) slowest = Math.max(slowest, messages.arrived[i] - messages.sent[i] || 0);
 
-const checkpoints = (() => {
+function unpackCheckpoints() {
   const { number, signed, more } = reader(data.checkpoints), all = [];
   let from = data.begin;
   while (more()) {
@@ -65,10 +80,10 @@ const checkpoints = (() => {
       name: sn + (incarnation ? ` (incarnation ${incarnation})` : "") });
   }
   return all;
-})();
+}
 
 const spans = list => list.map(([lane, from, upto]) => ({ lane, from, upto }));
-const recoveries = spans(data.recoveries), undone = spans(data.undone);
+unpack(data);
 
 const group = new Uint32Array(lanes);
 data.clusters.forEach((c, index) => group.fill(index, c.first, c.first + c.lanes));
@@ -85,9 +100,9 @@ function layerOf(fate, between) {
   return between ? "between" : "within";
 }
 
-const LONG = 1000e6, isLong = data.end >= LONG;
+const LONG = 1000e6, isLong = () => data.end >= LONG;
 function seconds(at, digits) {
-  if (isLong) return clock(at, digits);
+  if (isLong()) return clock(at, digits);
   return (at / 1e6).toFixed(digits).replace(/^-(0\.?0*)$/, "$1");
 }
 // h:mm:ss
@@ -97,7 +112,7 @@ function clock(at, digits) {
   const pad = text => (/^\d(\.|$)/.test(text) ? "0" : "") + text;
   return (at < 0 && whole > 0 ? "-" : "") + Math.floor(minutes / 60) + ":" + pad(String(minutes % 60)) + ":" + pad(rest);
 }
-const moment = (at, digits) => isLong ? clock(at, digits) : seconds(at, digits) + " s";
+const moment = (at, digits) => isLong() ? clock(at, digits) : seconds(at, digits) + " s";
 function span(us) {
   return us >= LONG ? clock(us, 0) : us >= 1e6 ? (us / 1e6).toFixed(2) + " s" : us >= 1e3 ? (us / 1e3).toFixed(us < 1e4 ? 2 : 1) + " ms" : us + " us";
 }
@@ -106,8 +121,6 @@ const count = (n, one, many) => `${n.toLocaleString("en-GB")} ${n === 1 ? one : 
 // --- filters
 
 const filter = { lanes: null, fate: null, link: null };
-// Whether each message is drawn and counted.
-const selected = new Uint8Array(messages.size);
 let past = null, missing = null;
 
 function matches(from, to, fate) {
@@ -159,9 +172,6 @@ function pastOf(index) {
   found.lanes = upto.filter(it => it > -Infinity).length;
   return found;
 }
-const returns = {};
-for (const it of data.rollbacks) for (const [lane, restored, saved] of it.members) (returns[lane] ||= []).push([restored, saved]);
-
 function choose(index) {
   past = index === null ? null : pastOf(index);
   missing = null;

@@ -45,7 +45,7 @@ const CLOCK_STEPS = [15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43
 function ticks(from, upto, wanted) {
   const rough = (upto - from) / wanted, power = 10 ** Math.floor(Math.log10(Math.max(rough, 1)));
   const decimal = [1, 2, 5, 10].map(it => it * power).find(it => it >= rough) || 10 * power;
-  const step = isLong && CLOCK_STEPS.find(it => it >= rough && rough > 10e6) || decimal;
+  const step = isLong() && CLOCK_STEPS.find(it => it >= rough && rough > 10e6) || decimal;
   const at = [];
   for (let t = Math.ceil(from / step) * step; t <= upto; t += step) at.push(t);
   return { at, digits: Math.max(0, Math.min(6, 6 - Math.floor(Math.log10(step)))) };
@@ -106,7 +106,7 @@ function drawAxis() {
     g.fillText(text, Math.min(x(t), width - half - 2), high - AXIS + 19);
   }
   g.textAlign = "left";
-  g.fillText(isLong ? "h:mm:ss" : "seconds", 6, high - AXIS + 19);
+  g.fillText(isLong() ? "h:mm:ss" : "seconds", 6, high - AXIS + 19);
 }
 
 // The names of processes. Those of clusters are buttons, which fold and unfold them.
@@ -149,12 +149,12 @@ function drawLanes() {
   g.globalAlpha = 1;
 }
 
-const STATES = [[recoveries, "recovering"], [undone, "undone"], [data.outages, "down"]];
+const states = () => [[recoveries, "recovering"], [undone, "undone"], [data.outages, "down"]];
 
 // In a folded cluster, the share of its processes in each state.
 function drawBands() {
-  const wide = Math.ceil(inner()), bins = {};
-  STATES.forEach(([list], state) => {
+  const wide = Math.ceil(inner()), bins = {}, shownStates = states();
+  shownStates.forEach(([list], state) => {
     for (const it of list) {
       if (!folded[group[it.lane]] || !visible(it.from, it.upto)) continue;
       const changes = (bins[group[it.lane]] ||= [0, 1, 2].map(() => new Int32Array(wide + 1)))[state];
@@ -172,7 +172,7 @@ function drawBands() {
         now[state] += own[state][column];
         const part = Math.min(now[state] / size * (row.height - 2), row.height - 2 - height);
         if (part <= 0) continue;
-        g.fillStyle = colors[STATES[state][1]];
+        g.fillStyle = colors[shownStates[state][1]];
         g.fillRect(left + column, bottom - height - Math.max(1, part), 1, Math.max(1, part));
         height += part;
       }
@@ -182,7 +182,7 @@ function drawBands() {
 
 // The states of processes are drawn above messages.
 function drawBars() {
-  for (const [list, color] of STATES) {
+  for (const [list, color] of states()) {
     g.fillStyle = colors[color];
     for (const it of list) {
       const row = rows[rowOf[it.lane]];

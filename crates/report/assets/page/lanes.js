@@ -3,17 +3,23 @@ const TOP = 44, HEADER = 28, BAND = 28, AXIS = 30, OVERVIEW = 40, RIGHT = 12, CO
 const MOST_PER_PIXEL = 3;
 const scroller = document.getElementById("scroll"), names = document.getElementById("names");
 
-const margin = (data.end - data.begin) * .01;
-const whole = { from: data.begin - margin, upto: data.end + margin };
-const view = { ...whole };
+// What `arrange` derives from the data: the whole run with a margin, the processes of folded clusters that keep their own
+// lanes, and, if the page does not contain all messages, how many messages each process of the run sent and received.
+let whole, alone, counts;
+function arrange() {
+  const margin = (data.end - data.begin) * .01;
+  whole = { from: data.begin - margin, upto: data.end + margin };
+  alone = findAlone();
+  counts = data.counts && unpackCounts();
+}
 let width = 0, left = 90, scrolled = 0, high = 0;
 const inner = () => width - left - RIGHT;
 const x = at => left + (at - view.from) / (view.upto - view.from) * inner();
 const instant = px => view.from + (px - left) / inner() * (view.upto - view.from);
 const visible = (from, upto) => upto >= view.from && from <= view.upto;
 
-// The processes of a folded cluster that failed or rolled back alone keep their own lanes, up to a few.
-const alone = (() => {
+// The processes that failed or rolled back alone, up to a few.
+function findAlone() {
   const all = data.rollbacks.filter(it => it.members.length === 1).map(it => it.members[0][0]);
   const failed = new Map();
   for (const it of data.outages) {
@@ -24,7 +30,19 @@ const alone = (() => {
   const some = new Set();
   data.clusters.forEach((c, index) => [...new Set(all.filter(it => group[it] === index))].slice(0, 6).forEach(it => some.add(it)));
   return some;
-})();
+}
+
+function unpackCounts() {
+  const { number, more } = reader(data.counts.cells), places = [], numbers = [], columns = data.counts.columns;
+  for (let place = 0; more(); place++) {
+    places.push(place += number());
+    numbers.push(number());
+  }
+  return { columns, places, numbers, length: (data.end - data.begin + 1) / columns };
+}
+
+arrange();
+const view = { ...whole };
 
 // A row is a lane, or a band with all processes of a folded cluster.
 const folded = data.clusters.map(c => c.lanes > data.most_expanded);
@@ -116,15 +134,6 @@ function linesInView() {
 
 // --- shades
 
-// How many messages each process of the run sent and received, if the page does not contain all of them.
-const counts = data.counts && (() => {
-  const { number, more } = reader(data.counts.cells), places = [], numbers = [], columns = data.counts.columns;
-  for (let place = 0; more(); place++) {
-    places.push(place += number());
-    numbers.push(number());
-  }
-  return { columns, places, numbers, length: (data.end - data.begin + 1) / columns };
-})();
 const isCounted = () => counts && !past && !filter.lanes && filter.fate === null && !filter.link;
 
 // Calls `add(lane, fate, between, at, length, number)` for every send and delivery that is shown, or for the number of them

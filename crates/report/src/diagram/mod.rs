@@ -191,14 +191,17 @@ pub struct Injected {
 }
 
 impl Diagram {
+    /// Creates a diagram of processes about which nothing is known yet.
+    pub fn empty(names: &DisplayNames) -> Self {
+        let (clusters, lane_of) = lanes(names);
+        Diagram { end: 1, clusters, lanes: names_of(&lane_of, names), ..Diagram::default() }
+    }
+
     /// Creates the diagram of a timeline.
     pub fn new(timeline: &Timeline, names: &DisplayNames) -> Self {
         let (clusters, lane_of) = lanes(names);
         let micros = |at: Time| (at.0 as i64 - timeline.origin.0 as i64) / 1000;
-        let mut lanes = vec![String::new(); lane_of.len()];
-        for (&process, &lane) in &lane_of {
-            lanes[lane] = names.process(process);
-        }
+        let lanes = names_of(&lane_of, names);
         let messages = lines(timeline, names, &lane_of, micros);
         let checkpoints = marks(timeline, &lane_of, micros);
         let first = checkpoints.first().map(|it| it.period().0).unwrap_or(0).min(0);
@@ -284,6 +287,15 @@ fn lanes(names: &DisplayNames) -> (Vec<ClusterLanes>, Lanes) {
         lane_of.extend(processes.iter().zip(first..).map(|(&process, lane)| (process, lane)));
     }
     (clusters, lane_of)
+}
+
+/// Returns the name of the process on each lane.
+fn names_of(lane_of: &Lanes, names: &DisplayNames) -> Vec<String> {
+    let mut lanes = vec![String::new(); lane_of.len()];
+    for (&process, &lane) in lane_of {
+        lanes[lane] = names.process(process);
+    }
+    lanes
 }
 
 fn lines(

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use faultline_core::fault::Change;
 use faultline_core::{
-    Cause, ClusterId, EndedBy, Fault, FaultNo, ImageName, Incarnation, Life, MessageId, Position, ProcessId,
-    Sn, Span, StorageFate, Target, Theft, Time,
+    Cause, ClusterId, EndedBy, Fault, FaultNo, ImageName, Incarnation, Life, MessageId, PlannedFault,
+    Position, ProcessId, Sn, Span, StorageFate, Target, Theft, Time,
 };
 use faultline_history::availability::ProbeHistory;
 use faultline_history::expected::Assessment;
@@ -292,6 +292,14 @@ impl Timeline {
     /// Builds the timeline of a history.
     pub fn of(history: &History<'_>, names: &DisplayNames) -> Timeline {
         build::build(history, names)
+    }
+
+    /// Returns the faults that were added during the run, and when.
+    pub fn added_faults(&self) -> impl Iterator<Item = (Time, &PlannedFault)> {
+        self.changes.iter().filter_map(|(at, change)| match change {
+            Change::Fault(planned) => Some((*at, planned)),
+            _ => None,
+        })
     }
 
     /// Returns whether facts of the supervisor may be missing.

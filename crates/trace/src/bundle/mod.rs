@@ -3,11 +3,13 @@
 
 mod description;
 mod evidence;
+mod follow;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use faultline_core::{Life, Process, ProcessId};
 use thiserror::Error;
@@ -19,6 +21,7 @@ use crate::memory::{Stream, Trace};
 
 pub(crate) use description::Unique;
 use description::short;
+pub use follow::Follower;
 
 const MANIFEST: &str = "manifest.json";
 const FEDERATION: &str = "federation.yaml";
@@ -207,6 +210,12 @@ impl Bundle {
     /// Returns the directory of the bundle.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Returns the time at which a facts file was last written; `None` if there is none.
+    pub fn last_written(&self) -> Option<SystemTime> {
+        let files = self.facts_files().ok()?;
+        files.iter().filter_map(|path| fs::metadata(path).ok()?.modified().ok()).max()
     }
 
     /// Returns the path of the file for the facts of one life, such as `facts/p3-1.facts` or

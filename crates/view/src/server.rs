@@ -1,0 +1,301 @@
+//! Answers requests.
+
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::io;
+use std::net::TcpListener;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::Request;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use faultline_callers::{Trust, UntrustedConnections, answer};
+use faultline_report::page::live::{self, Asset, Update};
+use hyper::body::Frame;
+use tokio::runtime::Builder;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::time::timeout;
+
+use crate::control::Refused;
+use crate::requests::{Route, route};
+use crate::{MOST_PAGES, Shared, Shown, Stage};
+
+/// The maximum length of a request's content, in bytes.
+const LONGEST: usize = 16 << 10;
+/// Time within which a request's content must arrive.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest time without an event, after which a comment shows that the connection still works.
+const ALIVE_EVERY: Duration = Duration::from_secs(10);
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; \
+                      connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Starts a thread that answers all requests.
+pub(crate) fn spawn(listener: TcpListener, shared: Arc<Shared>) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let listener = {
+        let _guard = runtime.enter();
+        tokio::net::TcpListener::from_std(listener)?
+    };
+    let serve = async move {
+        let connections = UntrustedConnections::besides(MOST_PAGES);
+        loop {
+            let (stream, connection) = connections.accept(&listener).await;
+            let (shared, trust) = (shared.clone(), connection.trust());
+            let app = Router::new().fallback(move |request| respond(shared.clone(), trust.clone(), request));
+            tokio::spawn(connection.unless_closed(answer(stream, app)));
+        }
+    };
+    std::thread::Builder::new().name("view".to_owned()).spawn(move || runtime.block_on(serve))?;
+    Ok(())
+}
+
+async fn respond(shared: Arc<Shared>, trust: Trust, request: Request) -> Response {
+    let (head, content) = request.into_parts();
+    let mut response = match route(&head, &shared.keys) {
+        Err(status) => said(status, status.canonical_reason().unwrap_or_default()),
+        Ok(Route::Asset(path)) => asset(&path),
+        Ok(Route::Redirect(path)) => Redirect::to(&path).into_response(),
+        Ok(Route::Page { controls }) => page(&shared, controls),
+        Ok(Route::Events(stage)) => {
+            trust.grant();
+            events(&shared, stage)
+        }
+        Ok(Route::Fault) => changed(&shared, content, true).await,
+        Ok(Route::Pause) => changed(&shared, content, false).await,
+    };
+    let headers = response.headers_mut();
+    let mut add = |name: &'static str, value: &'static str| {
+        headers.entry(HeaderName::from_static(name)).or_insert(HeaderValue::from_static(value));
+    };
+    add("content-security-policy", POLICY);
+    add("referrer-policy", "no-referrer");
+    add("x-content-type-options", "nosniff");
+    add("cross-origin-opener-policy", "same-origin");
+    add("cross-origin-resource-policy", "same-origin");
+    add("cache-control", "no-store");
+    response
+}
+
+fn said(status: StatusCode, text: &str) -> Response {
+    (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{text}\n")).into_response()
+}
+
+fn asset(path: &str) -> Response {
+    match Asset::at(path) {
+        None => said(StatusCode::NOT_FOUND, "Not Found"),
+        Some(asset) => {
+            let headers = [
+                (header::CONTENT_TYPE, asset.kind),
+                (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
+            ];
+            (headers, asset.content.as_str()).into_response()
+        }
+    }
+}
+
+fn page(shared: &Shared, controls: bool) -> Response {
+    let stage = shared.shown.borrow().stage.clone();
+    let text = match stage {
+        Stage::Waiting => live::message("Waiting", "The run has not begun.", true),
+        Stage::Running(manifest) => live::page(&manifest, controls),
+        Stage::Over(page) => page.to_string(),
+    };
+    ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], text).into_response()
+}
+
+/// Sends events to a page for as long as it is open.
+fn events(shared: &Shared, stage: String) -> Response {
+    let Ok(permit) = shared.pages.clone().try_acquire_owned() else {
+        let text = format!("This page is already open {MOST_PAGES} times. Close one of them.");
+        return said(StatusCode::SERVICE_UNAVAILABLE, &text);
+    };
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(send_events(shared.shown.subscribe(), stage, sender, permit));
+    ([(header::CONTENT_TYPE, "text/event-stream")], Body::new(Events(receiver))).into_response()
+}
+
+/// Sends the parts that changed. A page that is too slow receives only the newest ones.
+async fn send_events(
+    mut shown: watch::Receiver<Shown>,
+    stage: String,
+    sender: mpsc::Sender<Bytes>,
+    _permit: OwnedSemaphorePermit,
+) {
+    let mut sent = Arc::<Update>::default();
+    let mut text = ":\n\n".to_owned();
+    loop {
+        let Shown { stage: now, update } = shown.borrow_and_update().clone();
+        if now.name() != stage {
+            text = "event: reload\ndata:\n\n".to_owned();
+        } else if matches!(now, Stage::Running(_)) {
+            let parts = [
+                ("now", &sent.now, &update.now),
+                ("diagram", &sent.diagram, &update.diagram),
+                ("story", &sent.story, &update.story),
+            ];
+            for (name, _, new) in parts.into_iter().filter(|(_, old, new)| old != new) {
+                let _ = write!(text, "event: {name}\ndata: {new}\n\n");
+            }
+            sent = update;
+        }
+        if !text.is_empty() && sender.send(std::mem::take(&mut text).into()).await.is_err() {
+            return;
+        }
+        tokio::select! {
+            () = sender.closed() => return,
+            changed = timeout(ALIVE_EVERY, shown.changed()) => match changed {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return,
+                Err(_) => ":\n\n".clone_into(&mut text),
+            },
+        }
+    }
+}
+
+/// The content of an answer that consists of events.
+struct Events(mpsc::Receiver<Bytes>);
+
+impl hyper::body::Body for Events {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(context).map(|it| it.map(|bytes| Ok(Frame::data(bytes))))
+    }
+}
+
+/// Changes the run: adds the fault, or pauses or resumes the run, that the content describes.
+async fn changed(shared: &Shared, content: Body, is_fault: bool) -> Response {
+    let Some(control) = &shared.control else { return said(StatusCode::NOT_FOUND, "Not Found") };
+    let Ok(Ok(content)) = timeout(PATIENCE, to_bytes(content, LONGEST)).await else {
+        return said(StatusCode::PAYLOAD_TOO_LARGE, "The request is too long, or too slow.");
+    };
+    if shared.is_over() {
+        return said(StatusCode::CONFLICT, "The run has ended.");
+    }
+    let done = if is_fault { control.add_fault(&content) } else { control.pause(&content) };
+    match done {
+        Ok(text) => said(StatusCode::ACCEPTED, &text),
+        Err(refused) => {
+            let status = match refused {
+                Refused::NotBegun => StatusCode::CONFLICT,
+                Refused::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
+                Refused::TooMany => StatusCode::TOO_MANY_REQUESTS,
+            };
+            said(status, &refused.to_string())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    use faultline_api::samples::sample;
+
+    use crate::{Control, Server};
+
+    fn started() -> (Server, String) {
+        let text = sample("quickstart").expect("the sample exists").text;
+        let federation = faultline_api::parse("quickstart", text.as_bytes()).expect("the sample is valid");
+        let control = Control::new(federation, |_| ());
+        let server = Server::start(Some("127.0.0.1:0".parse().unwrap()), Some(control)).unwrap();
+        let host = server.address.to_string();
+        (server, host)
+    }
+
+    /// Sends a request, and returns the connection.
+    fn asked(host: &str, head: &str, more: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(host).unwrap();
+        write!(stream, "{head} HTTP/1.1\r\nHost: {host}\r\n{more}\r\n").unwrap();
+        stream
+    }
+
+    fn answer(mut stream: TcpStream) -> String {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn every_answer_restricts_what_a_page_may_do() {
+        let (server, host) = started();
+        let page = format!("/{}/run/1/", server.watch);
+        for (path, status) in [(page.as_str(), 200), ("/wrong/", 404), ("/assets/0.js", 404)] {
+            let answer = answer(asked(&host, &format!("GET {path}"), ""));
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
+            for header in ["default-src 'none'", "no-referrer", "nosniff", "no-store", "same-origin"] {
+                assert!(answer.contains(header), "{path}: {answer}");
+            }
+        }
+        server.show(super::live::message("Over", "The run has ended.", false));
+        let report = answer(asked(&host, &format!("GET {page}"), ""));
+        let (_, styles) = report.split_once("stylesheet\" href=\"").unwrap();
+        let styles = answer(asked(&host, &format!("GET {}", styles.split('"').next().unwrap()), ""));
+        assert!(styles.contains("text/css") && styles.contains("immutable") && styles.contains(".badge"));
+    }
+
+    #[test]
+    fn long_requests_and_many_pages_are_refused() {
+        let (server, host) = started();
+        let key = server.control.clone().unwrap();
+        let post = |length: usize| {
+            let more = format!(
+                "Origin: http://{host}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n"
+            );
+            let mut stream = asked(&host, &format!("POST /{key}/run/1/faults"), &more);
+            // The server may answer before it has read everything.
+            let _ = stream.write_all("{".repeat(length).as_bytes());
+            answer(stream)
+        };
+        assert!(post(1).starts_with("HTTP/1.1 422"), "{}", post(1));
+        assert!(post(super::LONGEST + 1).starts_with("HTTP/1.1 413"));
+
+        let events = format!("GET /{}/run/1/events?stage=waiting", server.watch);
+        let open = || {
+            let mut stream = asked(&host, &events, "");
+            let mut status = [0; 12];
+            stream.read_exact(&mut status).unwrap();
+            (String::from_utf8(status.to_vec()).unwrap(), stream)
+        };
+        let pages: Vec<_> = (0..super::MOST_PAGES).map(|_| open()).collect();
+        assert!(pages.iter().all(|it| it.0 == "HTTP/1.1 200"));
+        assert!(server.shared.is_watched());
+        assert_eq!(open().0, "HTTP/1.1 503");
+        drop(pages);
+        while server.shared.is_watched() {
+            std::thread::yield_now();
+        }
+        assert_eq!(open().0, "HTTP/1.1 200", "closed pages make room");
+    }
+
+    #[test]
+    fn a_page_loads_again_when_the_run_ends() {
+        let (server, host) = started();
+        let mut stream = asked(&host, &format!("GET /{}/run/1/events?stage=waiting", server.watch), "");
+        let mut said = String::new();
+        let mut piece = [0; 512];
+        while !said.contains("\r\n\r\n") {
+            let read = stream.read(&mut piece).unwrap();
+            said.push_str(std::str::from_utf8(&piece[..read]).unwrap());
+        }
+        assert!(!said.contains("reload"), "{said}");
+        server.show(String::new());
+        while !said.contains("event: reload") {
+            let read = stream.read(&mut piece).unwrap();
+            assert!(read > 0, "{said}");
+            said.push_str(std::str::from_utf8(&piece[..read]).unwrap());
+        }
+    }
+}
