@@ -73,8 +73,9 @@ pub(crate) fn hits(trace: &TraceTrigger, ranks: u32, seed: u64, deadline: Span) 
         Some(NodeChoice::Sample) | None => sample(all.observed, ranks, &mut rng),
     };
     let numbers = numbers(&all);
-    let speed = trace.speed.unwrap_or(1.0);
-    let scaled = |nanos: u64| (nanos as f64 / speed).round() as u64;
+    let speed = trace.speed();
+    let repair_speed = trace.repair_speed.unwrap_or(speed);
+    let scaled = |nanos: u64, speed: f64| (nanos as f64 / speed).round() as u64;
     let hit = |it: &FaultRecord| {
         let since = match it.start < begin {
             // The trace continues with its beginning.
@@ -82,9 +83,9 @@ pub(crate) fn hits(trace: &TraceTrigger, ranks: u32, seed: u64, deadline: Span) 
             false => it.start.since(begin).0,
         };
         Some(Hit {
-            at: Time(scaled(since)),
+            at: Time(scaled(since, speed)),
             process: ProcessId(processes[numbers[it.node as usize]]?),
-            lasts: it.repair().map(|it| Span(scaled(it.0).max(1))),
+            lasts: it.repair().map(|it| Span(scaled(it.0, repair_speed).max(1))),
             cause: all.causes[it.cause as usize].as_str().into(),
         })
     };

@@ -12,6 +12,7 @@
 //! | [`mod@flow`] | task-based programs from their parameters |
 //! | [`mod@plan`] | the expansion of the faults from a seed |
 //! | [`failure_trace`] | failure traces as triggers of faults |
+//! | [`mtbf`] | the mean time between random faults |
 //! | [`live`] | changes to a running federation |
 //! | [`samples`] | example federations |
 //! | [`system`] | the templates of a system: what each node is given |
@@ -23,6 +24,7 @@ pub mod flow;
 mod hints;
 pub mod live;
 mod locate;
+pub mod mtbf;
 pub mod names;
 pub mod parse;
 pub mod plan;

@@ -513,12 +513,17 @@ pub(crate) enum Paper {
 ///
 /// Costs with faults are comparable only if every protocol experiences the same faults. Give faults fixed times (`at`)
 /// that precede the end of the shortest run.
+///
+/// `--sweep` compares the goodput of the protocols over the values of a parameter instead, in virtual time: the best
+/// protocol at each value, and the break-even values at which two protocols have equal goodput, with their intervals.
+/// Also writes the federation file of each value and protocol (settings/).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   faultline compare my.yaml
   faultline compare my.yaml --protocols hc3i,hydee --seeds 30 --out compared
   faultline compare my.yaml --backend local      real processes
+  faultline compare my.yaml --sweep mtbf=5m..24h/8 --out break-even
   faultline compare my.yaml --format json > compared.json")]
 pub(crate) struct CompareArguments {
     /// Read the federation from this file, or from standard input if it is `-`
@@ -527,12 +532,16 @@ pub(crate) struct CompareArguments {
     /// `hc3i.forcing=everyMessage`
     #[arg(long, value_name = "P,…", value_delimiter = ',')]
     pub(crate) protocols: Vec<String>,
+    /// Compare over the values of a parameter, written as in `faultline sweep --set`. `mtbf` scales all random faults
+    /// (`mtbf` and `trace`) by one factor, so that a value is the mean time between faults
+    #[arg(long, value_name = "PATH=VALUES")]
+    pub(crate) sweep: Option<Parameter>,
     /// Choose what executes the runs. Runs on real processes (local) are sequential, in real time; their records are
     /// kept in the output directory. Pods (kubernetes) perform runs in virtual time, with the same results
     #[arg(long, value_enum, default_value_t = ComparedOn::Simulate)]
     pub(crate) backend: ComparedOn,
-    /// Run each protocol N times with faults and N times without, with consecutive seeds. Default: 10, or 3 on real
-    /// processes
+    /// Run each protocol N times with faults and N times without, with consecutive seeds. Default: 10, 20 with
+    /// `--sweep`, or 3 on real processes
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u32>(1..=u32::MAX.into()))]
     pub(crate) seeds: Option<u32>,
     /// Start with this seed instead of the one in the file
@@ -583,7 +592,7 @@ pub(crate) struct SweepArguments {
     /// Vary the field at PATH below `spec`, such as `protocol.hc3i.checkpointEvery`, `links.between.latency` or
     /// `clusters.paris.nodes` (an element of a list by its name or its index from 0). VALUES are separated by commas;
     /// `1ms..100ms/5` means five values in geometric progression (in arithmetic progression if the range starts at 0).
-    /// The values of a range between whole numbers are rounded, and equal ones are merged
+    /// `mtbf` scales all random faults, so that a value is the mean time between faults. The values of a range between whole numbers are rounded, and equal ones are merged
     #[arg(long = "set", value_name = "PATH=VALUES", required = true)]
     pub(crate) parameters: Vec<Parameter>,
     /// Run each setting with N consecutive seeds

@@ -1,6 +1,7 @@
 //! `faultline compare`: one federation under several protocols.
 
-use std::sync::atomic::Ordering;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use faultline_api::Federation;
@@ -8,8 +9,10 @@ use faultline_api::resource::{Program, ProtocolSpec};
 use faultline_api::validate::one_of;
 use faultline_console::place::{self, Claim};
 use faultline_console::repetition::consecutive;
-use faultline_experiments::compare::{Made, Runs, Settings, compare as run, page, text};
+use faultline_experiments::compare::{Comparison, Made, Runs, Settings, compare as run, page, text};
+use faultline_experiments::curves::{self, Curves};
 use faultline_experiments::stored::{ResultStore, RunProgress, StoredResult};
+use faultline_experiments::sweep::{Plan, SweepError};
 use faultline_trace::manifest::BackendKind;
 use miette::miette;
 use serde::{Deserialize, Serialize};
@@ -23,6 +26,7 @@ use crate::journal::{
 use crate::paper::jobs;
 use crate::processes::{self, Evaluation};
 use crate::progress::Progress;
+use crate::sweep::SETTINGS;
 use crate::{files, interrupt, output};
 
 /// Identifies a comparison in its journal. Omits protocols and seeds, because a resumed comparison may use different
@@ -63,25 +67,187 @@ fn check_name(name: &str, federation: &Federation) -> Result<(), CommandError> {
     )))
 }
 
+/// What is compared: the costs of protocols, or their goodput over the values of a parameter.
+enum Work {
+    Costs,
+    Curves(Plan),
+}
+
+/// The results of either.
+enum Done {
+    Costs(Box<Comparison>),
+    Curves(Box<Curves>),
+}
+
+impl Work {
+    fn of(arguments: &CompareArguments, federation: &Federation, label: &str) -> Result<Work, CommandError> {
+        let Some(parameter) = &arguments.sweep else { return Ok(Work::Costs) };
+        parameter.notes.iter().for_each(|it| output::note(format_args!("note: {it}")));
+        let planned = curves::plan(federation, parameter);
+        let refused = |error: SweepError| {
+            CommandError::input(miette!(help = error.help().to_owned(), "{label}: {error}"))
+        };
+        planned.map(Work::Curves).map_err(refused)
+    }
+
+    /// Returns the number of runs of each protocol and seed.
+    fn runs_of_protocol(&self) -> u64 {
+        match self {
+            // One run has faults, and the other has none.
+            Work::Costs => 2,
+            Work::Curves(plan) => plan.settings.len() as u64 + 1,
+        }
+    }
+
+    fn run(
+        self,
+        federation: &Federation,
+        settings: &Settings,
+        runs: Runs<'_>,
+        store: &mut ResultStore<'_>,
+    ) -> Done {
+        match self {
+            Work::Costs => Done::Costs(Box::new(run(federation, settings, runs, store))),
+            Work::Curves(plan) => Done::Curves(Box::new(curves::curves(plan, settings, store))),
+        }
+    }
+}
+
+impl Done {
+    /// Returns the numbers of runs that are missing and that ran out of memory.
+    fn incomplete(&self) -> (u64, u64) {
+        match self {
+            Done::Costs(it) => (it.missing, it.out_of_memory),
+            Done::Curves(it) => (it.missing, it.out_of_memory),
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        match self {
+            Done::Costs(it) => it.has_failed(),
+            Done::Curves(it) => it.has_failed(),
+        }
+    }
+
+    fn is_judged(&self) -> bool {
+        match self {
+            Done::Costs(it) => it.is_judged(),
+            Done::Curves(it) => it.is_judged(),
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Done::Costs(it) => text::text(it),
+            Done::Curves(it) => curves::text::text(it),
+        }
+    }
+
+    fn json(&self) -> String {
+        match self {
+            Done::Costs(it) => text::json(it),
+            Done::Curves(it) => curves::text::json(it),
+        }
+    }
+
+    /// Writes the page and what it links to.
+    fn write(&self, out: &Path) -> Result<(), CommandError> {
+        let (page, picture) = match self {
+            Done::Costs(it) => (page::render(it), page::file(it)),
+            Done::Curves(it) => (curves::page::render(it), curves::page::picture(it)),
+        };
+        if let Done::Curves(it) = self {
+            output::directory(&out.join(SETTINGS))?;
+            for (path, federation) in it.files() {
+                output::write(out, &path, &faultline_api::to_yaml(federation))?;
+            }
+        }
+        let files = [("index.html", page), ("picture.svg", picture), ("comparison.json", self.json())];
+        files.iter().try_for_each(|(name, content)| output::write(out, name, content).map(drop))
+    }
+}
+
+/// Rejects options that have no effect on real processes, or that need virtual time.
+fn check_backend(arguments: &CompareArguments) -> Result<(), CommandError> {
+    let refused = |help: &'static str, message: &'static str| {
+        Err(CommandError::input(miette!(help = help, "{message}")))
+    };
+    match arguments {
+        CompareArguments { backend: ComparedOn::Simulate | ComparedOn::Kubernetes, .. } => Ok(()),
+        CompareArguments { jobs: Some(_), .. } => refused(
+            "omit `--jobs`, or add `--backend simulate`",
+            "`--jobs` has no effect on real processes, whose runs are sequential",
+        ),
+        CompareArguments { sweep: Some(_), .. } => refused(
+            "omit `--sweep`, or add `--backend simulate`",
+            "`--sweep` works only in virtual time, because its runs would take too long on real processes",
+        ),
+        CompareArguments { parts, .. } if parts.part.is_some() || !parts.gather.is_empty() => refused(
+            "omit `--part` and `--gather`, or add `--backend simulate`",
+            "runs on real processes cannot be divided among machines, because their results depend on the machine",
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the protocols to compare, and the seeds.
+fn settings(arguments: &CompareArguments, federation: &Federation) -> Result<Settings, CommandError> {
+    let CompareArguments { protocols, seeds, seed, backend, .. } = arguments;
+    for name in protocols {
+        check_name(name, federation)?;
+    }
+    let program = federation.spec.protocol.program().map(|it| it.name().to_owned());
+    let known = ProtocolSpec::compared_by_default(&federation.spec.application);
+    let usual = || program.into_iter().chain(known.into_iter().map(str::to_owned));
+    let usual_seeds = match (backend, &arguments.sweep) {
+        (ComparedOn::Local, _) => 3,
+        (_, None) => 10,
+        (_, Some(_)) => 20,
+    };
+    let settings = Settings {
+        protocols: if protocols.is_empty() { usual().collect() } else { protocols.clone() },
+        first_seed: seed.unwrap_or_else(|| federation.spec.seed()),
+        seeds: seeds.unwrap_or(usual_seeds),
+        jobs: jobs(arguments.jobs),
+    };
+    consecutive(settings.first_seed, settings.seeds)?;
+    Ok(settings)
+}
+
+/// Lets pods perform the runs. Returns the files with their results. `text` is that of the file.
+fn on_cluster(
+    arguments: &CompareArguments,
+    federation: &Federation,
+    text: &str,
+    settings: &Settings,
+    work: &Work,
+    interrupted: &AtomicBool,
+) -> Result<Vec<PathBuf>, CommandError> {
+    let begun = Instant::now();
+    Made::recorded(federation, settings.first_seed, interrupted).map_err(files::unfit)?;
+    let run = begun.elapsed();
+    let runs = settings.protocols.len() as u64 * u64::from(settings.seeds) * work.runs_of_protocol();
+    let divisible = Divisible {
+        federation: Some(text),
+        runs,
+        pieces: runs,
+        run,
+        dir: &arguments.out.join(campaign::PARTS),
+        quiet: arguments.quiet,
+        first_found: false,
+    };
+    let head = Head::of(Compared { federation: federation.clone() });
+    let parameter = arguments.sweep.as_ref().map(|it| (&it.path, &it.values));
+    let identity = (&head, &settings.protocols, settings.first_seed, settings.seeds, parameter);
+    campaign::perform(&divisible, &identity, &arguments.parts, interrupted)
+}
+
 /// Executes `faultline compare`.
 pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError> {
-    let CompareArguments { file, protocols, seeds, seed, out, format, backend, resume, quiet, .. } =
-        arguments;
+    let CompareArguments { file, out, format, backend, resume, quiet, .. } = arguments;
     let is_on_cluster = *backend == ComparedOn::Kubernetes;
     campaign::check_options(&arguments.parts, is_on_cluster)?;
-    if *backend == ComparedOn::Local && arguments.jobs.is_some() {
-        return Err(CommandError::input(miette!(
-            help = "omit `--jobs`, or add `--backend simulate`",
-            "`--jobs` has no effect on real processes, whose runs are sequential"
-        )));
-    }
-    if *backend == ComparedOn::Local && (arguments.parts.part.is_some() || !arguments.parts.gather.is_empty())
-    {
-        return Err(CommandError::input(miette!(
-            help = "omit `--part` and `--gather`, or add `--backend simulate`",
-            "runs on real processes cannot be divided among machines, because their results depend on the machine"
-        )));
-    }
+    check_backend(arguments)?;
     let source = files::read(file)?;
     let federation = source.parse()?;
     files::refuse_pause(&source.label, &federation)?;
@@ -92,22 +258,8 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
             source.label
         )));
     }
-    for name in protocols {
-        check_name(name, &federation)?;
-    }
-    let program = federation.spec.protocol.program().map(|it| it.name().to_owned());
-    let known = ProtocolSpec::compared_by_default(&federation.spec.application);
-    let usual = || program.into_iter().chain(known.into_iter().map(str::to_owned));
-    let settings = Settings {
-        protocols: if protocols.is_empty() { usual().collect() } else { protocols.clone() },
-        first_seed: seed.unwrap_or_else(|| federation.spec.seed()),
-        seeds: seeds.unwrap_or(match backend {
-            ComparedOn::Simulate | ComparedOn::Kubernetes => 10,
-            ComparedOn::Local => 3,
-        }),
-        jobs: jobs(arguments.jobs),
-    };
-    consecutive(settings.first_seed, settings.seeds)?;
+    let settings = settings(arguments, &federation)?;
+    let work = Work::of(arguments, &federation, &source.label)?;
     let interrupted = interrupt::flag();
     let head = Head::of(Compared { federation: federation.clone() });
     let mut progress = Progress::counting(0, 0).unless_quiet(*quiet);
@@ -116,9 +268,9 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
         let mut printer = PartPrinter::begin(part, &head);
         let mut keep = |it: &StoredResult| printer.add(it);
         let mut store = ResultStore::new(Vec::new(), &mut keep, &mut tell, &interrupted).of_part(part);
-        let done = run(&federation, &settings, Runs::Simulated, &mut store);
+        let done = work.run(&federation, &settings, Runs::Simulated, &mut store);
         drop(progress);
-        return printer.finish(done.out_of_memory == 0 && !interrupted.load(Ordering::Relaxed));
+        return printer.finish(done.incomplete().1 == 0 && !interrupted.load(Ordering::Relaxed));
     }
     let mut gathered = gather(&arguments.parts.gather, "comparison", &head)?;
     let _claim = Claim::of(place::RESULTS, out)?;
@@ -129,21 +281,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     let (mut journal, known) = journal.unzip();
     let mut known: Vec<StoredResult> = known.unwrap_or_default();
     if is_on_cluster {
-        let begun = Instant::now();
-        Made::recorded(&federation, settings.first_seed, &interrupted).map_err(files::unfit)?;
-        // Each protocol runs with and without faults.
-        let runs = settings.protocols.len() as u64 * u64::from(settings.seeds) * 2;
-        let divisible = Divisible {
-            federation: Some(&source.text()),
-            runs,
-            pieces: runs,
-            run: begun.elapsed(),
-            dir: &out.join(campaign::PARTS),
-            quiet: *quiet,
-            first_found: false,
-        };
-        let identity = (&head, &settings.protocols, settings.first_seed, settings.seeds);
-        let parts = campaign::perform(&divisible, &identity, &arguments.parts, &interrupted)?;
+        let parts = on_cluster(arguments, &federation, &source.text(), &settings, &work, &interrupted)?;
         gathered = gather(&parts, "comparison", &head)?;
     }
     gathered.join(&mut known);
@@ -163,33 +301,24 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
         journal.iter_mut().for_each(|journal| journal.add(it));
     };
     let mut store = ResultStore::new(known, &mut keep, &mut tell, &interrupted);
-    let done = run(&federation, &settings, runs, &mut store);
+    let done = work.run(&federation, &settings, runs, &mut store);
     drop(progress);
     gathered.keep(journal.as_mut())?;
     campaign::remove(&out.join(campaign::PARTS))?;
-    let is_complete = done.missing == 0 && done.out_of_memory == 0;
     // The comparison can be continued with more seeds and protocols.
     journal.map(|it| it.finish(false)).transpose()?;
     if let Some(command_error) = processes.command_error.take() {
         return Err(command_error);
     }
-    let json = text::json(&done);
-    let files = [
-        ("index.html", page::render(&done)),
-        ("picture.svg", page::file(&done)),
-        ("comparison.json", json.clone()),
-    ];
-    for (name, content) in files {
-        output::write(out, name, &content)?;
-    }
+    done.write(out)?;
     output::print(&match format {
-        Format::Json => json,
-        Format::Text => {
-            output::filled(format!("{}\n{}\n", text::text(&done), out.join("index.html").display()))
-        }
+        Format::Json => done.json(),
+        Format::Text => output::filled(format!("{}\n{}\n", done.text(), out.join("index.html").display())),
     })?;
-    print_missing(done.missing);
-    print_out_of_memory(done.out_of_memory);
+    let (missing, out_of_memory) = done.incomplete();
+    print_missing(missing);
+    print_out_of_memory(out_of_memory);
+    let is_complete = missing + out_of_memory == 0;
     if is_complete && !done.is_judged() {
         output::note("nothing could be judged: the notes state the reasons and their remedies");
     }

@@ -33,7 +33,7 @@ use crate::progress::Progress;
 use crate::{files, interrupt, output};
 
 /// The directory that contains the federation file of each setting.
-const SETTINGS: &str = "settings";
+pub(crate) const SETTINGS: &str = "settings";
 /// The directory that contains the record of each setting.
 const RECORDS: &str = "records";
 /// The report in a record.

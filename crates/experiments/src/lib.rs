@@ -7,6 +7,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`compare`] | one federation under several protocols |
+//! | [`curves`] | one federation under several protocols, over the values of a parameter |
 //! | [`stored`] | stored results, from which interrupted work resumes |
 //! | [`part`] | parts of many runs, for several machines |
 //! | [`files`] | the three files of the paper's simulator, and the federation that they describe |
@@ -23,6 +24,7 @@
 //! | [`text`] | statistics as text, JSON and CSV |
 
 pub mod compare;
+pub mod curves;
 pub mod files;
 pub mod measures;
 pub mod part;

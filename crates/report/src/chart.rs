@@ -1,9 +1,13 @@
 //! Charts as SVG, in the colours of the pages: lines with bands, bars, and cells.
 
+mod heat;
+
 use maud::{Markup, PreEscaped, html};
 
 use crate::spread::{Spread, short};
 use crate::style;
+
+pub use heat::{Heat, HeatCell};
 
 /// The styles of all charts, in addition to the colours of the page.
 pub const STYLE: &str = include_str!("../assets/chart.css");
@@ -56,6 +60,23 @@ pub struct Chart {
     pub series: Vec<Series>,
     /// Values stated in the paper: a name and a value on the vertical axis.
     pub stated: Vec<(String, f64)>,
+    /// What the points show, for each line; empty, or as long as `series`.
+    pub details: Vec<Vec<Detail>>,
+    /// Ranges of the horizontal axis in which one line is the best one.
+    pub ranges: Vec<Range>,
+    /// Intervals on the horizontal axis with a text each.
+    pub marks: Vec<(f64, f64, String)>,
+}
+
+/// A range of the horizontal axis in which one line is the best one.
+#[derive(Clone, Copy, Debug)]
+pub struct Range {
+    /// The start.
+    pub from: f64,
+    /// The end.
+    pub to: f64,
+    /// The index of the line.
+    pub series: usize,
 }
 
 /// An axis, with its label, which includes the unit.
@@ -147,8 +168,15 @@ pub struct Series {
     pub points: Vec<(f64, Spread)>,
 }
 
-/// What a chart with a single line shows with one of its points.
-#[derive(Clone, Debug)]
+impl Series {
+    /// Returns the points that are drawn as dots.
+    fn dots(&self) -> &[(f64, Spread)] {
+        if self.points.len() > MOST_DOTS { &[] } else { &self.points }
+    }
+}
+
+/// What a chart shows with one of its points.
+#[derive(Clone, Debug, Default)]
 pub struct Detail {
     /// The text of the point.
     pub text: String,
@@ -164,6 +192,8 @@ const LEFT: f64 = 52.0;
 /// The margin at the top, which includes a line for the label of the vertical axis.
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 44.0;
+/// The maximum number of points of a line that are drawn as dots.
+const MOST_DOTS: usize = 32;
 /// The width of a character in the legend.
 const CHARACTER: f64 = 6.4;
 
@@ -175,7 +205,8 @@ impl Chart {
         y: impl Into<Axis>,
         series: Vec<Series>,
     ) -> Chart {
-        Chart { title: title.into(), x: x.into(), y: y.into(), series, stated: Vec::new() }
+        let (stated, details, ranges, marks) = Default::default();
+        Chart { title: title.into(), x: x.into(), y: y.into(), series, stated, details, ranges, marks }
     }
 
     /// Adds values stated in the paper: each a name and a value on the vertical axis.
@@ -187,28 +218,24 @@ impl Chart {
 
     /// Renders the picture for a page that includes the common style and [`STYLE`].
     pub fn markup(&self) -> Markup {
-        self.picture(&[]).markup()
-    }
-
-    /// Renders the picture of a single line, with a detail for each of its points.
-    pub fn detailed(&self, details: &[Detail]) -> Markup {
-        self.picture(details).markup()
+        self.picture().markup()
     }
 
     /// Renders the picture as a separate file.
     pub fn file(&self) -> String {
-        self.picture(&[]).file()
+        self.picture().file()
     }
 
-    fn picture(&self, details: &[Detail]) -> Picture {
-        let area = PlotArea::new(self, details);
+    fn picture(&self) -> Picture {
+        let area = PlotArea::new(self);
         let content = html! {
             (area.axes())
-            @for (index, series) in self.series.iter().enumerate() { (area.line(index, series, details)) }
+            (area.ranges())
+            @for (index, series) in self.series.iter().enumerate() { (area.line(index, series)) }
             @for (_, at) in &self.stated {
                 line.stated x1=(LEFT) x2=(WIDTH - RIGHT) y1=(n(area.y(*at))) y2=(n(area.y(*at))) {}
             }
-            @if details.is_empty() { (area.legend()) }
+            (area.legend())
         };
         Picture { label: self.title.clone(), width: WIDTH, height: HEIGHT + area.legend, content }
     }
@@ -224,12 +251,12 @@ struct PlotArea<'a> {
 }
 
 impl<'a> PlotArea<'a> {
-    fn new(chart: &'a Chart, details: &[Detail]) -> PlotArea<'a> {
+    fn new(chart: &'a Chart) -> PlotArea<'a> {
         let points = || chart.series.iter().flat_map(|it| &it.points);
         let least = points().map(|(x, _)| *x).fold(f64::INFINITY, f64::min);
         let most = points().map(|(x, _)| *x).fold(f64::NEG_INFINITY, f64::max);
         let heights = points().map(|(_, it)| it.most).chain(chart.stated.iter().map(|it| it.1));
-        let highest = heights.fold(if details.is_empty() { 1.0 } else { 0.0 }, f64::max);
+        let highest = heights.fold(if chart.details.is_empty() { 1.0 } else { 0.0 }, f64::max);
         let (top, marks) = match &chart.y.scale {
             Scale::Marked(marks) => (marks.last().map_or(1.0, |it| it.0), marks.clone()),
             _ => {
@@ -238,7 +265,7 @@ impl<'a> PlotArea<'a> {
                 (top, chart.y.marks((0.0, top), top / step))
             }
         };
-        let rows = if details.is_empty() { chart.legend_rows().len() as f64 } else { 0.0 };
+        let rows = if chart.has_legend() { chart.legend_rows().len() as f64 } else { 0.0 };
         PlotArea { chart, x: chart.x.ends(least, most), top, marks, legend: rows * 20.0 + 4.0 }
     }
 
@@ -265,7 +292,26 @@ impl<'a> PlotArea<'a> {
         }
     }
 
-    fn line(&self, index: usize, series: &Series, details: &[Detail]) -> Markup {
+    /// Renders the best line of each range as a strip above the lines, and the marked intervals.
+    fn ranges(&self) -> Markup {
+        let width = |from: f64, to: f64| (self.x(to) - self.x(from)).max(1.0);
+        html! {
+            @for (low, high, text) in &self.chart.marks {
+                rect.interval x=(n(self.x(*low))) y=(TOP) width=(n(width(*low, *high))) height=(HEIGHT - TOP - BOTTOM) {}
+                text.middle.ink x=(n(self.x(f64::midpoint(*low, *high)))) y=(HEIGHT - BOTTOM - 6.0) { (text) }
+            }
+            @for Range { from, to, series } in &self.chart.ranges {
+                g class={ "c" (series % 6) } {
+                    rect.bar x=(n(self.x(*from))) y=(TOP - 8.0) width=(n(width(*from, *to))) height="6" {
+                        title { "best: " (self.chart.series[*series].name) }
+                    }
+                }
+            }
+        }
+    }
+
+    fn line(&self, index: usize, series: &Series) -> Markup {
+        let details = self.chart.details.get(index).map_or(&[][..], Vec::as_slice);
         let place = |(x, value): (f64, f64)| format!("{},{}", n(self.x(x)), n(self.y(value)));
         let path = |values: Vec<(f64, f64)>| values.into_iter().map(place).collect::<Vec<_>>().join(" ");
         let mean = path(series.points.iter().map(|(x, it)| (*x, it.mean)).collect());
@@ -276,7 +322,7 @@ impl<'a> PlotArea<'a> {
             g class={ "c" (index % 6) } {
                 polygon.band points=(band) {}
                 polyline.mean points=(mean) {}
-                @for (number, (x, it)) in series.points.iter().enumerate() {
+                @for (number, (x, it)) in series.dots().iter().enumerate() {
                     @let place = (self.x(*x), self.y(it.mean));
                     @match details.get(number) {
                         Some(detail) => {
@@ -296,6 +342,9 @@ impl<'a> PlotArea<'a> {
     }
 
     fn legend(&self) -> Markup {
+        if !self.chart.has_legend() {
+            return html! {};
+        }
         let names = self.chart.names();
         html! {
             @for (row, entries) in self.chart.legend_rows().iter().enumerate() {
@@ -334,6 +383,11 @@ impl Chart {
             _ => format!("M{} {}l11 11l-11 11l-11 -11z", n(x), n(y - 11.0)),
         };
         html! { path.sign d=(path) { (title) } }
+    }
+
+    /// Returns whether there is a legend: a single line with details needs none.
+    fn has_legend(&self) -> bool {
+        self.details.is_empty() || self.series.len() > 1
     }
 
     fn names(&self) -> Vec<String> {
@@ -479,78 +533,6 @@ impl Bar {
     }
 }
 
-/// A grid of cells. The darker a cell, the greater its value.
-#[derive(Clone, Debug)]
-pub struct Heat {
-    /// The heading.
-    pub title: String,
-    /// The name and values of the vertical axis.
-    pub down: (String, Vec<String>),
-    /// The name and values of the horizontal axis.
-    pub across: (String, Vec<String>),
-    /// Whether the greatest value is the best one, rather than the least.
-    pub rises: bool,
-    /// The cells.
-    pub cells: Vec<HeatCell>,
-}
-
-/// One cell of a grid.
-#[derive(Clone, Debug)]
-pub struct HeatCell {
-    /// The indices of its values on the vertical and the horizontal axis.
-    pub place: [usize; 2],
-    /// Its value.
-    pub value: f64,
-    /// The text in the cell.
-    pub brief: String,
-    /// The text of the cell.
-    pub text: String,
-    /// The path that the cell links to.
-    pub link: String,
-}
-
-impl Heat {
-    const LEFT: f64 = 116.0;
-    const TOP: f64 = 56.0;
-    const ROW: f64 = 30.0;
-
-    /// Renders the picture for a page that includes the common style and [`STYLE`].
-    pub fn markup(&self) -> Markup {
-        let values = || self.cells.iter().map(|it| it.value);
-        let most = values().fold(f64::NEG_INFINITY, f64::max);
-        let least = values().fold(f64::INFINITY, f64::min);
-        let best = if self.rises { most } else { least };
-        let shade = |it: f64| if most > least { 0.06 + 0.6 * (it - least) / (most - least) } else { 0.06 };
-        let ((down, rows), (across, columns)) = (&self.down, &self.across);
-        let wide = (WIDTH - Heat::LEFT - RIGHT) / columns.len() as f64;
-        let high = Heat::TOP + rows.len() as f64 * Heat::ROW;
-        let content = html! {
-            text.title x="8" y="18" { (self.title) }
-            @for (index, value) in columns.iter().enumerate() {
-                text.middle x=(n(Heat::LEFT + (index as f64 + 0.5) * wide)) y=(Heat::TOP - 8.0) { (value) }
-            }
-            @for (index, value) in rows.iter().enumerate() {
-                text.end x=(Heat::LEFT - 8.0) y=(Heat::TOP + index as f64 * Heat::ROW + 19.0) { (value) }
-            }
-            @for cell in &self.cells {
-                @let [row, column] = cell.place.map(|it| it as f64);
-                @let (x, y) = (Heat::LEFT + column * wide, Heat::TOP + row * Heat::ROW);
-                a.c0 href=(cell.link) {
-                    rect.cell x=(n(x + 1.0)) y=(y + 1.0) width=(n(wide - 2.0)) height=(Heat::ROW - 2.0) rx="3"
-                        fill-opacity=(format!("{:.2}", shade(cell.value))) { title { (cell.text) } }
-                    @if cell.value == best {
-                        rect.outlined x=(n(x + 2.0)) y=(y + 2.0) width=(n(wide - 4.0)) height=(Heat::ROW - 4.0) rx="3" {}
-                    }
-                    @if wide >= 56.0 { text.middle.ink x=(n(x + wide / 2.0)) y=(y + 19.0) { (cell.brief) } }
-                }
-            }
-            text x="8" y=(high + 20.0) { "down: " (down) ", across: " (across) ", outlined: the best mean" }
-        };
-        let label = format!("{} over {down} and {across}; the table below has the numbers.", self.title);
-        Picture { label, width: WIDTH, height: high + 30.0, content }.markup()
-    }
-}
-
 /// Returns the smallest number of the form 1, 2 or 5 times a power of ten that is at least `least`.
 fn round_step(least: f64) -> f64 {
     let power = 10_f64.powf(least.max(1e-9).log10().floor());
@@ -581,8 +563,8 @@ mod tests {
         let name = "a line with a rather long name that needs space in the legend";
         let series = vec![Series { name: name.into(), points }; 3];
         let stated = vec![("the paper".into(), 55.0)];
-        let chart = Chart { title: "t".into(), x: "x".into(), y: "y".into(), series, stated };
-        let area = PlotArea::new(&chart, &[]);
+        let chart = Chart::new("t", "x", "y", series).stated(stated);
+        let area = PlotArea::new(&chart);
         let marks: Vec<f64> = area.marks.iter().map(|it| it.0).collect();
         assert_eq!((area.top, marks), (60.0, vec![0.0, 20.0, 40.0, 60.0]));
         assert_eq!(chart.legend_rows().iter().map(Vec::len).sum::<usize>(), 4);
@@ -599,13 +581,13 @@ mod tests {
         let one = || vec![(0.0, Spread::of([60.0]))];
         let front = series("front", vec![(0.0, Spread::of([60.0])), (40.0, Spread::of([10.0]))]);
         let series = vec![front, series("chosen", one()), series("the paper", one())];
-        let chart = Chart { title: "t".into(), x: "x".into(), y: "y".into(), series, stated: Vec::new() };
+        let chart = Chart::new("t", "x", "y", series);
         let file = chart.file();
         let shapes: Vec<&str> = file.split("class=\"sign\" d=\"").skip(1).collect();
         let shapes: Vec<&str> = shapes.iter().map(|it| it.split('"').next().unwrap_or_default()).collect();
         assert_eq!(shapes.len(), 4, "two points, and both in the legend");
         assert!(shapes[0].contains('a') && shapes[1].contains('m'), "{shapes:?}");
-        let area = PlotArea::new(&chart, &[]);
+        let area = PlotArea::new(&chart);
         assert!(area.y(area.top) - 14.0 > 12.0, "the label is above the highest point");
     }
 

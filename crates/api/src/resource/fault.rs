@@ -151,14 +151,25 @@ pub struct TraceTrigger {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub of: Option<u32>,
-    /// Divides all times of the trace, durations included. Default 1.
+    /// Divides all times of the trace, durations included unless `repairSpeed` is set. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.001, max = 1e9))]
     pub speed: Option<f64>,
+    /// Divides the durations of the failures instead of `speed`. Default: `speed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.001, max = 1e9))]
+    pub repair_speed: Option<f64>,
     /// The time in the trace at which the application starts. After its last event, the trace continues with the failures
     /// before this time. Default: drawn from the seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begin: Option<Duration>,
+}
+
+impl TraceTrigger {
+    /// Returns [`speed`](field@TraceTrigger::speed), or its default.
+    pub fn speed(&self) -> f64 {
+        self.speed.unwrap_or(1.0)
+    }
 }
 
 /// The format of a failure trace.

@@ -28,12 +28,14 @@ impl Check<'_> {
                 "write a number between 1 and 1000000",
             );
         }
-        if let Some(speed) = trace.speed.filter(|it| !(0.001..=1e9).contains(it)) {
-            return self.problem(
-                format!("{path}.speed"),
-                format!("the speed {speed} is out of range"),
-                "write a number between 0.001 and 1e9; 1 is the speed of the trace",
-            );
+        for (field, speed) in [("speed", trace.speed), ("repairSpeed", trace.repair_speed)] {
+            if let Some(speed) = speed.filter(|it| !(0.001..=1e9).contains(it)) {
+                return self.problem(
+                    format!("{path}.{field}"),
+                    format!("the speed {speed} is out of range"),
+                    "write a number between 0.001 and 1e9; 1 is the speed of the trace",
+                );
+            }
         }
         let data = match (&trace.file, &trace.data) {
             (None, None) => {

@@ -2,6 +2,7 @@
 
 use std::hash::Hasher;
 
+use faultline_api::mtbf::{mean_between_faults, with_mean_between_faults};
 use faultline_api::resource::{Hc3i, ProtocolSpec, ReplicateTo};
 use faultline_api::{Federation, parse, plan};
 use faultline_core::fault::{LinkProperties, StorageFault};
@@ -298,4 +299,31 @@ fn entries_with_the_same_trace_agree_on_its_begin_and_on_the_nodes() {
         assert_eq!(sorted(split.concat()), whole);
         assert!(whole.len() <= 5);
     }
+}
+
+#[test]
+fn all_random_faults_are_scaled_by_one_factor() {
+    let faults = format!(
+        "    - {{ mtbf: {{ exponential: 100s }}, crash: {{}} }}
+    - {{ mtbf: {{ weibull: {{ scale: 50s, shape: 0.5 }} }}, crash: {{}} }}
+    - {{ at: 1s, crash: {{}} }}
+    - pause: {{}}
+      trace:{TINY}
+        nodes: fold\n"
+    );
+    let before = federation(&faults);
+    // Five failures in 45 s; a Weibull distribution of shape 0.5 has the mean 2 times its scale.
+    let mean = mean_between_faults(&before.spec).expect("there are random faults");
+    assert!((1.0 / mean - (0.01 + 0.01 + 5.0 / 45.0)).abs() < 1e-9, "{mean}");
+    let wanted = "3m".parse().expect("a duration");
+    let after = with_mean_between_faults(&before, wanted).expect("there are random faults");
+    let scaled = mean_between_faults(&after.spec).expect("there are random faults");
+    assert!((scaled - 180.0).abs() < 1e-6, "{scaled}");
+    assert_eq!(after.spec.faults[2], before.spec.faults[2], "a fault with a fixed time stays");
+    let lasts = |it: &Federation| {
+        let plan = plan(it, 1).into_iter().filter(|it| it.cause.is_some());
+        plan.map(|it| it.fault.until(Time::ZERO)).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert!(lasts(&after).is_subset(&lasts(&before)), "repair times stay");
+    assert_eq!(with_mean_between_faults(&federation("    - { at: 1s, crash: {} }\n"), wanted), None);
 }

@@ -5,6 +5,7 @@ mod common;
 mod applications;
 mod bad_input;
 mod cluster;
+mod curves;
 mod events;
 mod evidence;
 mod explore;

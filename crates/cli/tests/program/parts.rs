@@ -5,6 +5,8 @@ use std::fs;
 use crate::common::{TestDirectory, small};
 use predicates::str::contains;
 
+const CURVES: [&str; 6] =
+    ["compare", "small.yaml", "--sweep", "links.between.latency=3ms,9ms", "--seeds", "2"];
 const FAULT: &str = "  faults: [{ at: 300ms, crash: { cluster: nancy, node: 0 } }]\n";
 const SWEEP: [&str; 6] =
     ["sweep", "small.yaml", "--set", "protocol.hc3i.checkpointEvery=50ms,400ms", "--seeds", "4"];
@@ -34,9 +36,11 @@ fn parts(place: &TestDirectory, command: &[&str]) -> [&'static str; 3] {
 #[test]
 fn parts_make_the_same_whole() {
     let place = place();
-    for (command, results) in
-        [(SWEEP, "runs.csv sweep.json index.html"), (COMPARE, "comparison.json index.html")]
-    {
+    for (command, results) in [
+        (SWEEP, "runs.csv sweep.json index.html"),
+        (COMPARE, "comparison.json index.html"),
+        (CURVES, "comparison.json index.html"),
+    ] {
         let files = parts(&place, &command);
         let gather = ["--gather"].into_iter().chain(files);
         place.faultline(command.into_iter().chain(["--out", "alone"])).assert().code(0);

@@ -44,11 +44,12 @@ pub use crate::verdict_counts::VerdictCounts;
 pub use costs::{Costs, TaskCosts};
 use estimate::{Estimate, FEW};
 pub use faultline_history::Outage;
-use protocols::{under, without_absent, without_faults};
+pub(crate) use protocols::without_faults;
+use protocols::{under, without_absent};
 use quantity::{Quantity, Reference, TOOK_EFFECT};
 
 /// The reference protocol.
-const UNPROTECTED: &str = "none";
+pub(crate) const UNPROTECTED: &str = "none";
 /// The name of the reference runs. They are not shared with the row of [`UNPROTECTED`]: on real processes, the
 /// difference between the two shows how much identical runs differ.
 pub const REFERENCE: &str = "reference";
@@ -274,10 +275,10 @@ pub(crate) struct Run {
     pub(crate) verdict: Verdict,
     pub(crate) without_fault: bool,
     pub(crate) reasons: Vec<String>,
-    ranks: u32,
+    pub(crate) ranks: u32,
     logs: Logs,
     pub(crate) costs: Costs,
-    time: TimeByPart,
+    pub(crate) time: TimeByPart,
 }
 
 impl Run {
@@ -339,7 +340,7 @@ pub fn compare(
     let kinds = |name: &String| Candidate::new(name, &under(name)).kinds();
     store.expect(u64::from(settings.seeds) * (1 + settings.protocols.iter().map(kinds).sum::<u64>()));
     let has_faults = !federation.spec.faults.is_empty();
-    let mut bench = Bench { settings, maker: runs, store, has_faults, is_stopped: false };
+    let mut bench = Bench::new(settings, runs, store, has_faults);
     let native = bench.runs(REFERENCE, &without_faults(&under(UNPROTECTED)));
     if native.is_err() {
         bench.skip(1);
@@ -375,16 +376,17 @@ pub fn compare(
 }
 
 /// A protocol before its runs.
-struct Candidate {
+pub(crate) struct Candidate {
     /// The federation under this protocol, without the faults of processes that it does not have.
-    federation: Federation,
-    left_out: Vec<String>,
-    cannot: Option<String>,
-    cannot_with_faults: Option<String>,
+    pub(crate) federation: Federation,
+    pub(crate) left_out: Vec<String>,
+    pub(crate) cannot: Option<String>,
+    pub(crate) cannot_with_faults: Option<String>,
 }
 
 impl Candidate {
-    fn new(name: &str, federation: &Federation) -> Candidate {
+    /// Prepares the runs of a protocol, whose federation is the result of [`under`].
+    pub(crate) fn new(name: &str, federation: &Federation) -> Candidate {
         let (federation, left_out) = without_absent(federation);
         let cannot = problem_of(&without_faults(&federation));
         let cannot_with_faults = match (&cannot, name) {
@@ -406,7 +408,7 @@ impl Candidate {
 }
 
 /// Performs the runs of a comparison.
-struct Bench<'a, 'r, 's> {
+pub(crate) struct Bench<'a, 'r, 's> {
     settings: &'a Settings,
     maker: Runs<'r>,
     store: &'a mut ResultStore<'s>,
@@ -416,7 +418,16 @@ struct Bench<'a, 'r, 's> {
     is_stopped: bool,
 }
 
-impl Bench<'_, '_, '_> {
+impl<'a, 'r, 's> Bench<'a, 'r, 's> {
+    pub(crate) fn new(
+        settings: &'a Settings,
+        maker: Runs<'r>,
+        store: &'a mut ResultStore<'s>,
+        has_faults: bool,
+    ) -> Bench<'a, 'r, 's> {
+        Bench { settings, maker, store, has_faults, is_stopped: false }
+    }
+
     /// Returns the row of a protocol.
     fn row(&mut self, name: &str, candidate: Candidate, native: &BTreeMap<u64, Reference>) -> Row {
         let kinds = candidate.kinds();
@@ -474,12 +485,12 @@ impl Bench<'_, '_, '_> {
     }
 
     /// Subtracts `kinds` runs for each seed from the total, because they will not be performed.
-    fn skip(&mut self, kinds: u64) {
+    pub(crate) fn skip(&mut self, kinds: u64) {
         self.store.skip(kinds * u64::from(self.settings.seeds));
     }
 
     /// Runs a federation with every seed, under this name; stops early if the work is interrupted.
-    fn runs(&mut self, name: &str, federation: &Federation) -> Result<Vec<Run>, SetupError> {
+    pub(crate) fn runs(&mut self, name: &str, federation: &Federation) -> Result<Vec<Run>, SetupError> {
         let Settings { first_seed, seeds, jobs, .. } = *self.settings;
         let what = federation.spec.protocol.name();
         let run = |(seed, ended)| Run::of(federation, seed, ended);
@@ -510,7 +521,7 @@ impl Bench<'_, '_, '_> {
     }
 }
 
-fn counts(runs: &[Run]) -> VerdictCounts {
+pub(crate) fn counts(runs: &[Run]) -> VerdictCounts {
     VerdictCounts::of(runs.iter().map(|it| {
         let Run { seed, completed, verdict, without_fault, .. } = *it;
         (seed, Ending { completed, verdict, without_fault }, &it.reasons[..])

@@ -60,9 +60,9 @@ pub enum Unit {
 pub(super) const TOOK_EFFECT: &str = "faultsTookEffect";
 
 /// The share of the time of a run that the application's work takes in an unprotected run without faults.
-const GOODPUT: &str = "goodputPercent";
+pub(crate) const GOODPUT: &str = "goodputPercent";
 /// The share of the time of a run in which processes worked for good, or waited for messages of the application.
-const ETTR: &str = "ettrPercent";
+pub(crate) const ETTR: &str = "ettrPercent";
 
 /// All quantities, in the order of the table: those of the runs without faults come first.
 pub const QUANTITIES: [Quantity; 21] = [

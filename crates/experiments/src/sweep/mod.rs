@@ -21,10 +21,13 @@ use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use faultline_api::mtbf::with_mean_between_faults;
 use faultline_api::parse::parse_unchecked;
+use faultline_api::quantity::Duration;
 use faultline_api::{Federation, validate};
 use faultline_catalog::SetupError;
 use faultline_checker::Verdict;
+use faultline_core::Span;
 use faultline_core::fault::Outcome;
 use faultline_session::Recording;
 use faultline_sim::in_order;
@@ -41,6 +44,8 @@ use crate::verdict_counts::{Ending, VerdictCounts};
 pub use page::Links;
 pub use parameter::{Parameter, ParameterError, PlaceError};
 
+/// The parameter that scales all random faults of the file, instead of setting a field.
+pub const MTBF: &str = "mtbf";
 /// The maximum number of settings of one sweep.
 pub const MOST_SETTINGS: usize = 4096;
 
@@ -58,7 +63,7 @@ const SHARED: [&str; 9] = [
 ];
 
 /// The quantities that only a sweep measures.
-const OWN: [Quantity; 2] = [
+pub(crate) const OWN: [Quantity; 2] = [
     Quantity {
         name: "seconds",
         title: "time to completion",
@@ -317,7 +322,7 @@ fn choice(parameters: &[Parameter], number: usize) -> Vec<usize> {
 
 fn with(document: &Value, parameters: &[Parameter], choice: &[usize]) -> Result<Federation, SweepError> {
     let mut document = document.clone();
-    for (parameter, &index) in parameters.iter().zip(choice) {
+    for (parameter, &index) in parameters.iter().zip(choice).filter(|(it, _)| it.path != MTBF) {
         parameter::place(&mut document, &parameter.path, &parameter.values[index].1)?;
     }
     let invalid =
@@ -329,7 +334,21 @@ fn with(document: &Value, parameters: &[Parameter], choice: &[usize]) -> Result<
         let place = format!(":{}:{}: ", error.line, error.column);
         invalid(error.message.trim_start_matches(&place).to_owned(), &error.help)
     })?;
-    let federation = federation.value;
+    let mtbf = parameters.iter().zip(choice).find(|(it, _)| it.path == MTBF);
+    let federation = match mtbf {
+        None => federation.value,
+        Some((parameter, &index)) => {
+            let mean = parameter.values[index].0.parse().ok().filter(|it: &Duration| it.0 > Span::ZERO);
+            let mean = mean.ok_or_else(|| {
+                let why = "the mean time between faults must be a duration above 0".to_owned();
+                invalid(why, "write values such as `mtbf=5m..24h/8`")
+            })?;
+            with_mean_between_faults(&federation.value, mean).ok_or_else(|| {
+                let why = "the file has no random faults whose mean time could vary".to_owned();
+                invalid(why, "add one, such as `faults: [{ mtbf: { exponential: 5m }, crash: {} }]`")
+            })?
+        }
+    };
     match validate(&federation).into_iter().next() {
         Some(it) => Err(invalid(format!("{}: {}", it.path, it.message), &it.help)),
         None => Ok(federation),

@@ -121,13 +121,14 @@ fn line(sweep: &Sweep, quantity: &Quantity, links: Links<'_>) -> Markup {
         (0..sweep.plan.settings.len()).filter_map(|it| sweep.plan.values(it).into_iter().next()).collect();
     let path = &sweep.plan.parameters[0].path;
     let title = format!("{} over {path}; the table below has the numbers.", quantity.title);
-    let chart = Chart::new(
+    let mut chart = Chart::new(
         title,
         Axis::named(path, &names),
         Axis::marked(quantity.title, marks.to_vec()),
         vec![Series { name: quantity.title.to_owned(), points }],
     );
-    chart.detailed(&details)
+    chart.details = vec![details];
+    chart.markup()
 }
 
 /// Renders a quantity over the values of two parameters: the first vertically, the second horizontally.

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use faultline_api::Federation;
 use faultline_api::parse::value as parse_value;
 use faultline_api::quantity::{Bandwidth, Duration, Loss, Size};
+use faultline_failures::text::duration;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -146,6 +147,41 @@ impl Parameter {
     /// Never panics: a path has at least one name.
     pub fn short(&self) -> &str {
         self.path.rsplit('.').next().expect("a path has a name")
+    }
+}
+
+/// The values of a parameter as numbers, on which curves can be drawn.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    /// The numbers: durations in seconds, other quantities in the smallest unit of their kind.
+    pub(crate) all: Vec<f64>,
+    /// Formats a number between two of the values.
+    print: fn(f64, &[Unit; 2]) -> String,
+    units: [Unit; 2],
+}
+
+impl Numbers {
+    /// Returns the values of a parameter as numbers, unless one of them is none or of another kind.
+    pub(crate) fn of(parameter: &Parameter) -> Option<Numbers> {
+        let values = || parameter.values.iter().map(|it| it.0.as_str());
+        if let Some(all) = values().map(|it| it.parse().ok()).collect::<Option<Vec<f64>>>() {
+            return Some(Numbers { all, print: |it, _| decimal(it), units: [None, None] });
+        }
+        let (kind, all) = (0..)
+            .zip(QUANTITIES)
+            .find_map(|(kind, parse)| Some((kind, values().map(parse).collect::<Option<Vec<f64>>>()?)))?;
+        let ends = [values().next()?, values().last()?];
+        let units = ends.map(|it| unit(it, &QUANTITIES[kind]));
+        if kind == 0 {
+            let all = all.into_iter().map(|it| it / 1e9).collect();
+            return Some(Numbers { all, print: |it, _| duration(it), units });
+        }
+        Some(Numbers { all, print: with_unit, units })
+    }
+
+    /// Formats a number between two of the values.
+    pub(crate) fn text(&self, number: f64) -> String {
+        (self.print)(number, &self.units)
     }
 }
 
