@@ -22,11 +22,17 @@ use crate::{doctor, interrupt, plugin};
 
 /// Makes the user root in a namespace of the program's own if the run needs that. Must be called before threads start.
 pub(crate) fn enter_namespaces(arguments: &RunArguments) {
-    let RunArguments { backend, links, metrics, .. } = arguments;
-    if *backend == BackendName::Local && *links == LinksName::Tc && metrics.is_none() {
+    let RunArguments { backend, links, .. } = arguments;
+    if *backend == BackendName::Local && *links == LinksName::Tc && port(arguments).is_none() {
         // If this fails, the test of the kernel fails as well, and its error says why.
         drop(namespace::become_root());
     }
+}
+
+/// Returns the option that opens a port for other programs, if one does.
+fn port(arguments: &RunArguments) -> Option<&'static str> {
+    let options = [("--metrics", arguments.metrics.is_some()), ("--view", arguments.view.is_some())];
+    options.into_iter().find(|it| it.1).map(|it| it.0)
 }
 
 /// Executes `faultline run`.
@@ -111,6 +117,13 @@ fn has_effect(arguments: &RunArguments) -> Result<(), CommandError> {
             "`--links tc` works only with real processes on this machine"
         )));
     }
+    if let Some(option) = port(arguments).filter(|_| *links == LinksName::Tc && !namespace::is_root()) {
+        return Err(CommandError::input(miette!(
+            help = "run as root, or omit one of them",
+            "`--links tc` and `{option}` together need root: other users emulate links in a network of their own, which \
+             no other program can reach"
+        )));
+    }
     if *record && pods {
         return Err(CommandError::input(miette!(
             help = "omit `--record`, or use another backend",
@@ -142,13 +155,6 @@ pub(crate) fn without_effect(option: &str, backend: &str) -> CommandError {
 fn links(arguments: &RunArguments) -> Result<Option<Kernel>, CommandError> {
     if arguments.links == LinksName::InNode {
         return Ok(None);
-    }
-    if arguments.metrics.is_some() && !namespace::is_root() {
-        return Err(CommandError::input(miette!(
-            help = "run as root, or omit one of them",
-            "`--links tc` and `--metrics` together need root: other users emulate links in a network of their own, which \
-             no other program can reach"
-        )));
     }
     let kernel = doctor::kernel_for_tc()?;
     if !arguments.output.quiet {
