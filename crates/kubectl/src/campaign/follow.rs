@@ -30,6 +30,8 @@ const SLOW: u32 = 10;
 const AT_A_TIME: usize = 16;
 /// Maximum number of pods that the API server returns at once.
 const PAGE: u32 = 500;
+/// Maximum length of a line from the log of a failed pod.
+const WIDTH: usize = 100;
 /// How often parts whose logs are lost are performed again.
 const ROUNDS: u32 = 3;
 /// Number of checks within which a deleted job is gone.
@@ -243,7 +245,7 @@ impl<'a> Jobs<'a> {
         let (mut failures, mut idle) = (0, 0);
         loop {
             let before = performance.done;
-            let pause = match self.check(performance, name, numbers, &mut idle).await {
+            let pause = match self.check(performance, name, numbers, idle).await {
                 Ok(true) => return Ok(()),
                 Ok(false) => {
                     failures = 0;
@@ -264,13 +266,14 @@ impl<'a> Jobs<'a> {
         }
     }
 
-    /// Collects the results of the pods that have ended. Returns whether the job has ended and no result is left.
+    /// Collects the results of the pods that have ended. Returns whether the job has ended and no result is left, or the
+    /// campaign has ended early. `idle` is the number of checks since the last result.
     async fn check(
         &self,
         performance: &mut Performance<'_>,
         name: &str,
         numbers: &[u32],
-        idle: &mut u32,
+        idle: u32,
     ) -> Result<bool, ClusterError> {
         // Its pods are listed later, so that none can end in between.
         let job = self.get(name).await?.filter(|it| it.metadata.deletion_timestamp.is_none());
@@ -302,13 +305,13 @@ impl<'a> Jobs<'a> {
             return Ok(true);
         }
         if condition(&job, "Failed").is_some() && is_last {
-            return Err(performance.failed(&job).into());
+            return Err(performance.failed(&job, numbers).into());
         }
         if condition(&job, "Complete").is_some() && is_last {
             return Ok(true);
         }
-        if *idle >= SLOW
-            && *idle % SLOW == 0
+        if idle > 0
+            && idle.is_multiple_of(SLOW)
             && let Some(delay) = self.delay(&job).await?
         {
             if let Some(remedy) = delay.remedy {
@@ -401,14 +404,19 @@ impl Performance<'_> {
         }
     }
 
-    /// Returns the error for a job that has failed.
-    fn failed(&self, job: &Job) -> CommandError {
-        let Some((number, Failure { how, last })) = self.failures.first_key_value() else {
+    /// Returns the error for a job that has failed. `numbers` are those of its parts.
+    fn failed(&self, job: &Job, numbers: &[u32]) -> CommandError {
+        // A list such as `1,3-5`. It is empty if bad input ended the job.
+        let indexes = job.status.as_ref().and_then(|it| it.failed_indexes.as_deref()).unwrap_or_default();
+        let first = indexes.split([',', '-']).next().and_then(|it| it.parse::<usize>().ok());
+        let of_index = first.and_then(|it| self.failures.get_key_value(numbers.get(it)?));
+        let Some((number, Failure { how, last })) = of_index.or_else(|| self.failures.last_key_value())
+        else {
             let why = condition(job, "Failed").unwrap_or_default();
             return CommandError::machine(format!("the campaign failed: {}", printable(&why)));
         };
         let part = self.campaign.part(*number);
-        let help = if how == "OOMKilled" {
+        let help = if matches!(how.as_str(), "OOMKilled" | "exit status 3") {
             "use a larger `--worker-memory`, and run the same command with `--resume`".to_owned()
         } else {
             format!(
@@ -465,7 +473,9 @@ fn failure(pod: &Pod) -> Option<Failure> {
         Some(reason) => reason.to_owned(),
     };
     let last = ended.message.as_deref().unwrap_or_default();
-    let lines: Vec<String> = last.lines().rev().take(10).map(printable).collect();
+    // Results are long lines, whose beginnings name the run: usually the one before the failure.
+    let short = |line: &str| printable(&line.chars().take(WIDTH).collect::<String>());
+    let lines: Vec<String> = last.lines().rev().take(10).map(short).collect();
     Some(Failure { how, last: lines.into_iter().rev().collect::<Vec<_>>().join("\n") })
 }
 
