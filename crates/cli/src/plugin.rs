@@ -123,7 +123,7 @@ pub(crate) fn campaign(
         _ => Exit::Unknown,
     };
     let report = miette!(
-        help = "to continue, run the same command with `--resume`; the results so far are kept",
+        help = "to continue, run the same command, and add `--resume` unless it is a search; the results so far are kept",
         "the pods have not performed all runs"
     );
     Err(CommandError { exit, report })

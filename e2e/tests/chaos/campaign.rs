@@ -28,7 +28,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
 
     let (alone, killed) = (path("alone"), path("killed"));
     let sweep =
-        ["sweep", &file, "--set", "protocol.hc3i.checkpointEvery=1s,2s", "--seeds", "20", "--quiet", "--out"];
+        ["sweep", &file, "--set", "protocol.hc3i.checkpointEvery=1s,2s", "--seeds", "10", "--quiet", "--out"];
     passes(&program.run(&[&sweep[..], &[&alone]].concat()).await?);
     let running = program.start(&[&sweep[..], &[&killed, "--parts", "4"], &on_cluster].concat())?;
     ns.kill_pod(&first_pod(&ns).await?).await?;
@@ -37,7 +37,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     nothing_remains(&ns).await?;
 
     let (alone, resumed) = (path("alone-compared"), path("resumed"));
-    let compare = ["compare", &file, "--seeds", "5", "--quiet", "--out"];
+    let compare = ["compare", &file, "--seeds", "2", "--quiet", "--out"];
     passes(&program.run(&[&compare[..], &[&alone]].concat()).await?);
     let with_pods = [&compare[..], &[&resumed], &on_cluster].concat();
     let running = program.start(&with_pods)?;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use faultline_experiments::Part;
 use faultline_fuzz::{Coverage, Observed, STRETCH};
@@ -161,7 +161,7 @@ pub(super) fn perform(
         federation: None,
         runs: *runs,
         pieces: count(search),
-        run: Duration::from(timed.took) * cores / schedules,
+        run: timed.took * cores / schedules,
         dir,
         quiet: *quiet,
         first_found: search.arguments.first_found,
