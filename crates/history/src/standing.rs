@@ -76,7 +76,7 @@ impl History<'_> {
         }
         let stream = self.trace.streams.get(&(process, life));
         let is_first = supervision.starts.iter().filter(|it| it.0 == process).count() == 1;
-        match stream.map_or(Activity::None, |it| Activity::last_in(it)) {
+        match stream.map_or(Activity::None, Activity::last_in) {
             Activity::Finished => Standing::Finished,
             Activity::Works => Standing::Up,
             Activity::Recovers => Standing::Recovering,

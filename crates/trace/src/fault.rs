@@ -176,7 +176,7 @@ pub fn entry_of(planned: &PlannedFault, names: &RunNames) -> String {
 /// Formats a duration exactly, in the largest unit in which it is a whole number.
 fn exact(span: Span) -> String {
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")];
-    let unit = units.into_iter().find(|(worth, _)| span.0 % worth == 0);
+    let unit = units.into_iter().find(|(worth, _)| span.0.is_multiple_of(*worth));
     unit.map_or_else(|| format!("{}ns", span.0), |(worth, unit)| format!("{}{unit}", span.0 / worth))
 }
 

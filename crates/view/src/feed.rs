@@ -116,7 +116,7 @@ impl Feed {
         let mut run = Progressing::new(follower.trace(), manifest, progress);
         if follower.is_full() {
             run.now.sentence = format!(
-                "The run goes on. This page shows its first {MOST_FACTS} facts; the report will show all of them."
+                "The run continues. This page shows its first {MOST_FACTS} facts; the report will show all of them."
             );
         } else if self.progress.is_none() && quiet >= QUIET && run.now.phase != "paused" {
             run.now.sentence = format!(
