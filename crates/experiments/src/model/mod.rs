@@ -261,8 +261,8 @@ impl Advice {
         let is_near = |every: &f64| model.goodput(constants, *every) >= most - NEARLY;
         let reach = |ratio: f64| {
             // The exact goodput jumps where the number of periods changes, so the range may have gaps.
-            let steps = (1..400).map(|step| best * ratio.powi(step));
-            steps.filter(is_near).last().unwrap_or(best)
+            let mut steps = (1..400).rev().map(|step| best * ratio.powi(step));
+            steps.find(is_near).unwrap_or(best)
         };
         Advice { model, best, range: (reach(0.99), reach(1.01)) }
     }
