@@ -411,16 +411,9 @@ fn trace_format() -> impl TypedValueParser<Value = TraceFormat> {
     })
 }
 
-/// Parses a time since the beginning of a failure trace: a duration, or a number of days.
+/// Parses a time since the beginning of a failure trace.
 fn trace_time(text: &str) -> Result<Time, String> {
-    if let Some(days) = text.strip_suffix('d').and_then(|it| it.trim_end().parse::<f64>().ok()) {
-        let days = Some(days).filter(|it| (0.0..=36_500.0).contains(it));
-        let days = days.ok_or("write a number of days from 0 to 36500, such as `40d`")?;
-        return Ok(Time((days * 86_400e9).round() as u64));
-    }
-    text.parse::<Duration>()
-        .map(|it| Time::ZERO + it.0)
-        .map_err(|error| format!("{error}, or a number of days, such as `40d`"))
+    text.parse::<Duration>().map(|it| Time::ZERO + it.0).map_err(|error| error.to_string())
 }
 
 /// Parses `NAME=VALUE`.
