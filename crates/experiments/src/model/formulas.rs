@@ -175,8 +175,10 @@ mod tests {
         for (mtbf, expected) in known {
             let it = constants(mtbf, 2.08);
             let goodput = [30.0, 60.0, 180.0].map(|every| Model::Exact.goodput(&it, every));
-            let rounded = goodput.map(|it| (it * 1000.0).round() / 1000.0);
-            assert_eq!(rounded, expected, "{mtbf}");
+            for (found, expected) in goodput.into_iter().zip(expected) {
+                // C and K are rounded.
+                assert!((found - expected).abs() < 0.001, "{mtbf}: {found} {expected}");
+            }
         }
     }
 
@@ -184,7 +186,7 @@ mod tests {
     fn each_model_recommends_an_interval_near_its_best_goodput() {
         let it = constants(300.0, 2.08);
         let best = Model::ALL.map(|model| model.best(&it));
-        let expected = [35.33, 34.00, 35.92, 33.25, 34.00];
+        let expected = [35.33, 33.95, 35.92, 33.25, 33.95];
         for (best, expected) in best.into_iter().zip(expected) {
             assert!((best - expected).abs() < 0.02, "{best} {expected}");
         }
