@@ -88,8 +88,10 @@ pub(super) fn calibrate(
     let runs = lab.runs(federations.into_iter().map(|it| (it, lab.seed)).collect())?;
     let failed = runs.iter().chain([native, never, twice, &once]).any(Run::has_failed);
     let recovered: Vec<(f64, &Run)> = since.into_iter().zip(&runs).filter(|(_, it)| it.completed).collect();
-    let points: Vec<(f64, f64)> =
-        recovered.iter().map(|(since, it)| (*since, it.costs.seconds - once.costs.seconds)).collect();
+    // A run may take one checkpoint more or less than without the crash, which is not a delay by the crash.
+    let calm = once.costs.seconds - checkpoint * once.checkpoints_per_process();
+    let delay = |it: &Run| it.costs.seconds - checkpoint * it.checkpoints_per_process() - calm;
+    let points: Vec<(f64, f64)> = recovered.iter().map(|(since, it)| (*since, delay(it))).collect();
     let (failure, repeated, determination) = line(&points).ok_or_else(|| unrecovered(count))?;
     let outages: Vec<&Outage> = recovered.iter().filter_map(|(_, it)| it.costs.outages.first()).collect();
     let mean = |of: fn(&Outage) -> f64| Spread::of(outages.iter().map(|it| of(it))).mean;
