@@ -10,7 +10,7 @@ use crate::resource::{Federation, FederationSpec, Mtbf, NodeChoice, TraceTrigger
 /// seconds. Returns `None` if they cause none.
 pub fn mean_between_faults(spec: &FederationSpec) -> Option<f64> {
     let ranks: u32 = spec.clusters.iter().map(|it| it.nodes).sum();
-    let of_mtbf = spec.faults.iter().filter_map(|it| Some(1.0 / mean(it.mtbf.as_ref()?)));
+    let of_mtbf = spec.faults.iter().filter_map(|it| Some(1.0 / mean(it.mtbf.as_ref()?, ranks)));
     let of_traces = spec.faults.iter().filter_map(|it| rate(it.trace.as_ref()?, ranks));
     let rate: f64 = of_mtbf.chain(of_traces).sum();
     (rate > 0.0).then(|| 1.0 / rate)
@@ -25,7 +25,8 @@ pub fn with_mean_between_faults(federation: &Federation, mean: Duration) -> Opti
     let mut other = federation.clone();
     for fault in &mut other.spec.faults {
         match &mut fault.mtbf {
-            Some(Mtbf::Exponential(mean)) => *mean = scaled(*mean),
+            Some(Mtbf::Exponential(mean) | Mtbf::PerNode(mean)) => *mean = scaled(*mean),
+            Some(Mtbf::Preset(it)) => it.speed = Some(it.speed.unwrap_or(1.0) / factor),
             Some(Mtbf::Weibull(weibull)) => weibull.scale = scaled(weibull.scale),
             None => {}
         }
@@ -45,11 +46,11 @@ pub fn traces_end(spec: &FederationSpec) -> Option<f64> {
     spec.faults.iter().filter_map(|it| end(it.trace.as_ref()?)).min_by(f64::total_cmp)
 }
 
-/// Returns the mean of a distribution, in seconds.
-fn mean(mtbf: &Mtbf) -> f64 {
+/// Returns the mean of a distribution for a federation with `ranks` nodes, in seconds.
+fn mean(mtbf: &Mtbf, ranks: u32) -> f64 {
     match mtbf {
-        Mtbf::Exponential(mean) => mean.0.as_secs_f64(),
         Mtbf::Weibull(Weibull { scale, shape }) => scale.0.as_secs_f64() * libm::tgamma(1.0 + 1.0 / shape),
+        _ => mtbf.exponential_mean(ranks).unwrap_or(f64::INFINITY),
     }
 }
 

@@ -90,7 +90,8 @@ pub(crate) fn times_of(
     entry: usize,
     mtbf: &Mtbf,
 ) -> impl Iterator<Item = Time> {
-    times(Between::new(mtbf), spec.deadline(), stream(spec, seed, entry))
+    let ranks = spec.clusters.iter().map(|it| it.nodes).sum();
+    times(Between::new(mtbf, ranks), spec.deadline(), stream(spec, seed, entry))
 }
 
 /// Returns the random stream of an entry.
@@ -108,17 +109,17 @@ enum Between {
 }
 
 impl Between {
-    fn new(mtbf: &Mtbf) -> Between {
-        match mtbf {
-            Mtbf::Exponential(mean) => {
-                let rate = 1.0 / mean.0.0 as f64;
-                Between::Exponential(Exp::new(rate).expect("a valid mean is above zero"))
-            }
-            Mtbf::Weibull(resource::Weibull { scale, shape }) => {
-                let weibull = Weibull::new(scale.0.0 as f64, *shape);
-                Between::Weibull(weibull.expect("valid parameters are above zero"))
-            }
+    fn new(mtbf: &Mtbf, ranks: u32) -> Between {
+        if let Mtbf::Weibull(resource::Weibull { scale, shape }) = mtbf {
+            let weibull = Weibull::new(scale.0.0 as f64, *shape);
+            return Between::Weibull(weibull.expect("valid parameters are above zero"));
         }
+        let mean = match mtbf {
+            // Exact for any number of nanoseconds.
+            Mtbf::Exponential(mean) => mean.0.0 as f64,
+            _ => 1e9 * mtbf.exponential_mean(ranks).expect("only the Weibull distribution has none"),
+        };
+        Between::Exponential(Exp::new(1.0 / mean).expect("a valid mean is above zero"))
     }
 }
 
@@ -165,7 +166,9 @@ impl Draw<'_> {
                 vec![(Trigger::When { fact: *fact, cluster, process, occurrence }, None)]
             }
             TriggerRef::Mtbf(mtbf) => {
-                times(Between::new(mtbf), self.spec.deadline(), &mut self.rng).map(at).collect()
+                times(Between::new(mtbf, self.names.ranks()), self.spec.deadline(), &mut self.rng)
+                    .map(at)
+                    .collect()
             }
             TriggerRef::Trace(trace) => {
                 let hits = hits(trace, self.names.ranks(), seed, self.spec.deadline());

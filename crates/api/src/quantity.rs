@@ -171,8 +171,9 @@ const DURATION: Kind = Kind {
         ("s", 1_000_000_000),
         ("m", 60_000_000_000),
         ("h", 3_600_000_000_000),
+        ("d", 86_400_000_000_000),
     ],
-    limit: (87_600 * 3_600_000_000_000, "87600h"),
+    limit: (3_650 * 86_400_000_000_000, "3650d"),
 };
 
 const BANDWIDTH: Kind = Kind {
@@ -427,13 +428,13 @@ macro_rules! string_quantity {
 
 string_quantity!(
     Duration,
-    r"^(0|[0-9]+(\.[0-9]+)?(ns|us|µs|μs|ms|s|m|h))$",
-    "A duration: a number with a unit (ns, us or µs, ms, s, m, h)."
+    r"^(0|[0-9]+(\.[0-9]+)?(ns|us|µs|μs|ms|s|m|h|d))$",
+    "A duration: a number with a unit (ns, us or µs, ms, s, m, h, d)."
 );
 string_quantity!(
     Period,
-    r"^(never|infinite|0|[0-9]+(\.[0-9]+)?(ns|us|µs|μs|ms|s|m|h))$",
-    "A duration: a number with a unit (ns, us or µs, ms, s, m, h), or `never`."
+    r"^(never|infinite|0|[0-9]+(\.[0-9]+)?(ns|us|µs|μs|ms|s|m|h|d))$",
+    "A duration: a number with a unit (ns, us or µs, ms, s, m, h, d), or `never`."
 );
 string_quantity!(
     Bandwidth,
@@ -472,6 +473,7 @@ mod tests {
             ("1.5s", 1_500_000_000),
             ("2m", 120_000_000_000),
             ("10h", 36_000_000_000_000),
+            ("1.5d", 129_600_000_000_000),
         ] {
             assert_eq!(text.parse(), Ok(Duration(Span(nanos))), "{text}");
         }
@@ -512,16 +514,16 @@ mod tests {
         assert_eq!(error::<Duration>("5"), "`5` has no unit: write a value such as `5ms`, `1.5s` or `2m`");
         assert_eq!(
             error::<Duration>("5seconds"),
-            "`seconds` in `5seconds` is not a valid unit for a duration: write `5s`, or use one of ns, us, ms, s, m, h"
+            "`seconds` in `5seconds` is not a valid unit for a duration: write `5s`, or use one of ns, us, ms, s, m, h, d"
         );
         assert_eq!(
             error::<Duration>("5 milliseconds"),
             "`milliseconds` in `5 milliseconds` is not a valid unit for a duration: write `5ms`, or use one of ns, us, ms, \
-             s, m, h"
+             s, m, h, d"
         );
-        assert!(error::<Duration>("1.5d").contains("write `36h`, or use one of"));
+        assert!(error::<Duration>("1.5days").contains("write `1.5d`, or use one of"));
         assert!(
-            error::<Duration>("5 fortnights").ends_with("for a duration: use one of ns, us, ms, s, m, h")
+            error::<Duration>("5 fortnights").ends_with("for a duration: use one of ns, us, ms, s, m, h, d")
         );
         assert_eq!(error::<Duration>("5 "), "`5` has no unit: write a value such as `5ms`, `1.5s` or `2m`");
         assert_eq!(error::<Duration>("5 ms"), "`5 ms` contains a blank: write `5ms`");
@@ -539,7 +541,7 @@ mod tests {
         assert!(error::<Duration>("1e9s").starts_with("`e9s` in `1e9s` is not a valid unit"));
         assert_eq!(
             error::<Duration>("99999999h"),
-            "`99999999h` is too large for a duration: write at most 87600h"
+            "`99999999h` is too large for a duration: write at most 3650d"
         );
         assert!(error::<Bandwidth>("100Mbps").contains("write `100Mbit`, or use one of bit, kbit, Mbit"));
         for (text, meant) in
@@ -563,7 +565,9 @@ mod tests {
 
     #[test]
     fn a_printed_quantity_parses_to_the_same_value() {
-        for nanos in [0, 1, 999, 1_000, 1_500_000, 90_000_000_000, 5_400_000_000_000, 123_456_789] {
+        for nanos in
+            [0, 1, 999, 1_000, 1_500_000, 90_000_000_000, 5_400_000_000_000, 172_800_000_000_000, 123_456_789]
+        {
             let duration = Duration(Span(nanos));
             assert_eq!(duration.to_string().parse(), Ok(duration));
         }

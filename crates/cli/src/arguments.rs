@@ -74,6 +74,7 @@ pub(crate) enum Command {
     Reproduce(ReproduceArguments),
     Compare(CompareArguments),
     Sweep(SweepArguments),
+    Model(ModelArguments),
     Cluster(ClusterArguments),
     Traces(TracesArguments),
     Check(CheckArguments),
@@ -426,16 +427,9 @@ fn trace_format() -> impl TypedValueParser<Value = TraceFormat> {
     })
 }
 
-/// Parses a time since the beginning of a failure trace: a duration, or a number of days.
+/// Parses a time since the beginning of a failure trace.
 fn trace_time(text: &str) -> Result<Time, String> {
-    if let Some(days) = text.strip_suffix('d').and_then(|it| it.trim_end().parse::<f64>().ok()) {
-        let days = Some(days).filter(|it| (0.0..=36_500.0).contains(it));
-        let days = days.ok_or("write a number of days from 0 to 36500, such as `40d`")?;
-        return Ok(Time((days * 86_400e9).round() as u64));
-    }
-    text.parse::<Duration>()
-        .map(|it| Time::ZERO + it.0)
-        .map_err(|error| format!("{error}, or a number of days, such as `40d`"))
+    text.parse::<Duration>().map(|it| Time::ZERO + it.0).map_err(|error| error.to_string())
 }
 
 /// Parses `NAME=VALUE`.
@@ -628,6 +622,48 @@ pub(crate) struct SweepArguments {
     pub(crate) format: SweepFormat,
     #[command(flatten)]
     pub(crate) parts: PartArguments,
+}
+
+/// Predict the goodput under random crashes, and the best checkpoint interval, by published models.
+///
+/// Measures the constants of the models by runs of the federation in virtual time: the delay of a checkpoint, and that of
+/// a crash. Then prints the interval that each model recommends, and the goodput there and with the file's interval:
+/// Young, Daly, Saxena, a hierarchical model for protocols that log messages, and an exact model for a global rollback.
+/// States why a model does not apply. `docs/failures.md` defines the constants and the formulas.
+///
+/// The protocol must have a checkpoint period (`checkpointEvery`), and the file a fault with the trigger `mtbf` or `trace`.
+///
+/// Exits with 1 if a run violates a property, and with 3 if it was interrupted.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  faultline model my.yaml
+  faultline model my.yaml --check --out model    also measure the goodput
+  faultline sweep my.yaml --set \"$(faultline model my.yaml --advise)\"")]
+pub(crate) struct ModelArguments {
+    /// Read the federation from this file, or from standard input if it is `-`
+    pub(crate) file: PathBuf,
+    /// Measure the goodput with eight intervals, from a quarter to four times the best one, with the file's faults
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Run each interval of `--check` with N consecutive seeds
+    #[arg(long, value_name = "N", default_value_t = 20, allow_negative_numbers = true, value_parser = number::<u32>(1..=u32::MAX.into()))]
+    pub(crate) seeds: u32,
+    /// Print only the recommended interval, as an option for `faultline sweep --set`
+    #[arg(long)]
+    pub(crate) advise: bool,
+    /// Run J simulations in parallel; does not affect the output. Default: number of cores
+    #[arg(long, value_name = "J", allow_negative_numbers = true, value_parser = jobs)]
+    pub(crate) jobs: Option<NonZero<usize>>,
+    /// Write a page with pictures and the numbers to DIR
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Show progress only on a terminal, and only after a few seconds
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Choose the output format
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
 }
 
 /// Runs on several machines (docs/parts.md) or on a Kubernetes cluster (docs/campaigns.md).

@@ -41,6 +41,7 @@ mod live;
 mod local;
 mod log;
 mod machine;
+mod model;
 mod paper;
 mod plugin;
 mod processes;
@@ -202,6 +203,7 @@ fn perform(command: Command, memory: Option<Size>) -> Result<Exit, CommandError>
         Command::Compare(arguments) => compare::compare(&arguments),
         Command::Sweep(arguments) => sweep::sweep(&arguments),
         Command::Cluster(arguments) => cluster::cluster(&arguments),
+        Command::Model(arguments) => model::model(&arguments),
         Command::Traces(arguments) => traces::traces(&arguments),
         Command::Check(arguments) => recording::check(&arguments),
         Command::Explain(arguments) => recording::explain_run(&arguments),

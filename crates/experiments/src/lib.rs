@@ -11,6 +11,7 @@
 //! | [`stored`] | stored results, from which interrupted work resumes |
 //! | [`part`] | parts of many runs, for several machines |
 //! | [`files`] | the three files of the paper's simulator, and the federation that they describe |
+//! | [`mod@model`] | published models of checkpointing beside measurements |
 //! | [`samples`] | the files of the paper's experiments |
 //! | [`mod@reproduce`] | reproductions of published evaluations, and their pages |
 //! | [`mod@simulate`] | simulation of one run, from which its statistics are computed |
@@ -27,6 +28,7 @@ pub mod compare;
 pub mod curves;
 pub mod files;
 pub mod measures;
+pub mod model;
 pub mod part;
 pub mod reproduce;
 pub mod samples;

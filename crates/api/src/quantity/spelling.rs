@@ -3,7 +3,7 @@
 use super::{MAX_LENGTH, QuantityError};
 
 /// Words for units, in lower case and without a plural `s`, with the unit that they mean.
-const WORDS: [(&str, &str); 23] = [
+const WORDS: [(&str, &str); 24] = [
     ("nanosecond", "ns"),
     ("nsec", "ns"),
     ("microsecond", "us"),
@@ -16,6 +16,7 @@ const WORDS: [(&str, &str); 23] = [
     ("min", "m"),
     ("hour", "h"),
     ("hr", "h"),
+    ("day", "d"),
     ("byte", "B"),
     ("kilobyte", "kB"),
     ("megabyte", "MB"),
@@ -50,14 +51,9 @@ pub(super) fn without_blanks<T>(
     }
 }
 
-/// Returns the quantity that this number and this spelling of a unit probably mean: `5Mbit` for `5Mbps`, and `48h` for
+/// Returns the quantity that this number and this spelling of a unit probably mean: `5Mbit` for `5Mbps`, and `2d` for
 /// `2days`.
 pub(super) fn meant(number: &str, unit: &str, units: &[(&str, u64)]) -> Option<String> {
-    if let (true, Ok(days)) = (["d", "day", "days"].contains(&unit), number.parse::<f64>())
-        && units.iter().any(|(name, _)| *name == "h")
-    {
-        return Some(format!("{}h", days * 24.0));
-    }
     let rate = unit.strip_suffix("ps").unwrap_or(unit);
     let bits = rate.strip_suffix('b').map(|it| format!("{it}bit"));
     let lower = unit.to_lowercase();

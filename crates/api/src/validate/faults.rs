@@ -268,6 +268,17 @@ impl Check<'_> {
                 }
                 (format!("{path}.weibull.scale"), weibull.scale.0)
             }
+            Mtbf::PerNode(mean) => (format!("{path}.perNode"), mean.0),
+            Mtbf::Preset(rate) => {
+                if let Some(speed) = rate.speed.filter(|it| !(0.001..=1e9).contains(it)) {
+                    return self.problem(
+                        format!("{path}.preset.speed"),
+                        format!("the speed {speed} is out of range"),
+                        "write a number between 0.001 and 1e9; 1 is the published failure rate",
+                    );
+                }
+                (format!("{path}.preset"), Span::from_secs(1))
+            }
         };
         if scale == Span::ZERO {
             return self.problem(

@@ -550,7 +550,7 @@ impl<'a> Check<'a> {
                 ),
                 match computing < Duration::MAX.0 {
                     true => "extend the deadline, or shorten the application",
-                    false => "shorten the application; a deadline cannot be longer than 87600h",
+                    false => "shorten the application; a deadline cannot be longer than 3650d",
                 },
             );
         }

@@ -327,3 +327,20 @@ fn all_random_faults_are_scaled_by_one_factor() {
     assert!(lasts(&after).is_subset(&lasts(&before)), "repair times stay");
     assert_eq!(with_mean_between_faults(&federation("    - { at: 1s, crash: {} }\n"), wanted), None);
 }
+
+#[test]
+fn failure_rates_of_nodes_add_up() {
+    // The federation has ten nodes.
+    for (mtbf, mean) in [
+        ("perNode: 100s", 10.0),
+        ("preset: { name: llama3 }", 263.94 * 8640.0),
+        ("preset: { name: rsc1, speed: 1000 }", 153.846 * 8.64),
+    ] {
+        let federation = federation(&format!("    - {{ mtbf: {{ {mtbf} }}, crash: {{}} }}\n"));
+        let found = mean_between_faults(&federation.spec).expect("there are random faults");
+        assert!((found / mean - 1.0).abs() < 1e-4, "{mtbf}: {found}");
+        let scaled = with_mean_between_faults(&federation, "5s".parse().expect("a duration"));
+        let count = plan(&scaled.expect("there are random faults"), 1).len();
+        assert!((90..150).contains(&count), "120 on average in ten minutes: {count}");
+    }
+}

@@ -15,6 +15,7 @@ mod isolated;
 mod killed;
 mod links;
 mod local;
+mod model;
 mod narrow;
 mod paper;
 mod parts;

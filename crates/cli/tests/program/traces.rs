@@ -103,11 +103,11 @@ fn bad_input_names_the_line_and_the_remedy() {
     bad(&["tiny.json", "--as", "json"], "infinitehbd, lanl, spot, csv", "");
     bad(&["tiny.json", "--causes", "Gpu"], "no fault has the cause `Gpu`", "did you mean `GPU`?");
     bad(&["tiny.json", "--begin", "40d"], "`--begin` is after the end", "write an earlier time");
-    bad(&["tiny.json", "--begin", "-1d"], "number of days", "");
+    bad(&["tiny.json", "--begin", "-1d"], "must not be negative", "");
     bad(
         &["tiny.json", "--begin", "40x"],
-        "use one of ns, us, ms, s, m, h, or a number of days",
-        "such as `40d`",
+        "is not a valid unit for a duration",
+        "use one of ns, us, ms, s, m, h, d",
     );
     place.write("host.csv", "time,host\n1,a\n2,b\n");
     let columns = ["host.csv", "--columns", "start=time,node=host"];

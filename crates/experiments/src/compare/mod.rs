@@ -154,6 +154,19 @@ impl Made {
         Ok((Made::new(federation, &recording, spent), recording))
     }
 
+    /// Works like [`Made::simulated`], and also reads more from the history of the run.
+    pub(crate) fn measured<T>(
+        federation: &Federation,
+        seed: u64,
+        interrupted: &AtomicBool,
+        read: impl FnOnce(&History<'_>) -> T,
+    ) -> Result<(Made, T), SetupError> {
+        let mut until = Until(interrupted);
+        let unjudged = Session::new(federation).seed(seed).simulate(&mut Simulator::new(&mut until))?;
+        let (recording, (spent, read)) = unjudged.judge_and(|history| (spent(history), read(history)));
+        Ok((Made::new(federation, &recording, spent), read))
+    }
+
     fn new(federation: &Federation, recording: &Recording, (costs, time): (Costs, TimeByPart)) -> Made {
         Made {
             completed: recording.manifest.outcome == Some(Outcome::Completed),

@@ -170,7 +170,7 @@ impl Numbers {
         let (kind, all) = (0..)
             .zip(QUANTITIES)
             .find_map(|(kind, parse)| Some((kind, values().map(parse).collect::<Option<Vec<f64>>>()?)))?;
-        let ends = [values().next()?, values().last()?];
+        let ends = [values().next()?, values().next_back()?];
         let units = ends.map(|it| unit(it, &QUANTITIES[kind]));
         if kind == 0 {
             let all = all.into_iter().map(|it| it / 1e9).collect();
