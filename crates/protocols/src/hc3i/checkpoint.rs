@@ -341,9 +341,16 @@ impl Hc3i {
 
     /// Handles the new life of a holder: its replica of the part being written may not have arrived, or may be lost.
     pub(super) fn repeat_copy(&mut self, holder: ProcessId, host: &mut ProtocolHost) {
-        if let Some(written) = self.part_written() {
+        if let Some(written) = self.part_written().filter(|it| !it.is_complete()) {
             written.repeat(holder, host);
         }
+    }
+
+    /// Returns this process's part of the checkpoint in progress if the coordinator may have committed the checkpoint
+    /// already. A holder that has lost its storage lacks this part, too.
+    pub(super) fn part_in_doubt(&self) -> Option<ImageName> {
+        let Phase::Checkpointing(part) = &self.phase else { return None };
+        part.written.as_ref().filter(|it| it.is_complete()).map(|it| it.image().name)
     }
 
     /// Returns the part of the checkpoint in progress that this process is making durable.

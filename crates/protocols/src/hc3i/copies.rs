@@ -346,7 +346,8 @@ impl Hc3i {
     /// Tells a holder which data it should store: parts, and the history. Without the history, incarnations could be
     /// reused and collected checkpoints restored. Runs on the owner.
     pub(super) fn offer(&self, holder: ProcessId, host: &mut ProtocolHost) {
-        let names = self.kept.iter().rev().map(|kept| kept.part(self.me)).collect();
+        let kept = self.kept.iter().rev().map(|kept| kept.part(self.me));
+        let names = self.part_in_doubt().into_iter().chain(kept).collect();
         let (past, confirm) = (self.history.of(self.cluster), self.unconfirmed_by(holder));
         host.control(To::One(holder), Control::Offer { past, names, confirm });
     }

@@ -86,6 +86,11 @@ impl<S: ProtocolTypes> Replication<S> {
         self.awaited.iter().for_each(|&holder| host.send_image(holder, self.image.clone()));
     }
 
+    /// Returns whether the image is complete.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
     /// Returns whether the image has just become complete. Call this after each of the methods above.
     pub(crate) fn completes(&mut self) -> bool {
         let is_safe = (self.is_durable || !self.requires.own) && self.awaited.is_empty();
