@@ -154,7 +154,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks that a text has at least one character, and at most so many bytes.
+    /// Checks that a text has at least one character, and at most `most` bytes.
     fn has_length(&mut self, path: &str, what: &str, text: &str, most: usize) -> bool {
         let is_short = (1..=most).contains(&text.len());
         if !is_short {

@@ -54,7 +54,7 @@ fn constants_are_measured_and_the_exact_model_predicts_the_goodput() {
     near("determination", 1.0, 0.001);
     near("variation", 1.0, 0.1);
     // Detection, restart, 1 s to read the state, and the part of a step before the snapshot.
-    near("failure", 6.2, 0.3);
+    near("failure", 4.9, 0.3);
     near("checkpoint", 1.3, 0.2);
     assert_eq!(constants["rolledBack"]["mean"], 1.0);
     assert_eq!(constants["crashes"], serde_json::json!([16, 16]));

@@ -68,7 +68,7 @@ fn a_user_namespace_replaces_root() {
     }
     place.write("small.yaml", small(""));
     fs::copy(env!("CARGO_BIN_EXE_faultline"), place.path("program")).unwrap();
-    // The user `nobody` needs no account, and owns nothing else.
+    // A user that needs no account, and owns nothing else.
     let everything = fs::Permissions::from_mode(0o777);
     fs::set_permissions(place.dir(), everything).unwrap();
     let mut run = Command::new("setpriv");

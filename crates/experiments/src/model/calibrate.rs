@@ -4,7 +4,7 @@ use faultline_api::Federation;
 use faultline_api::mtbf::mean_between_faults;
 use faultline_api::plan;
 use faultline_api::quantity::Duration;
-use faultline_api::resource::{Crash, Fate, FaultSpec, ProtocolSpec};
+use faultline_api::resource::{Crash, Family, Fate, FaultSpec, ProtocolSpec, SharedOptions};
 use faultline_core::{Claim, ClusterId, Span, Trigger};
 use faultline_history::{History, Outage};
 use serde::Serialize;
@@ -245,10 +245,10 @@ fn unrecovered(crashes: usize) -> ModelError {
 
 /// Returns the names of the protocols whose checkpoints have a period.
 pub(super) fn periodic() -> Vec<&'static str> {
-    let all = ProtocolSpec::compared(faultline_api::resource::Family::Messages);
+    let all = ProtocolSpec::compared(Family::Messages);
     let has_period = |name: &&'static str| {
-        let named = ProtocolSpec::Hc3i(Default::default()).or_instead(name);
-        named.is_some_and(|it| it.name() == *name && it.checkpointing().is_some())
+        let named = ProtocolSpec::named(name, SharedOptions::default());
+        named.is_some_and(|it| it.checkpointing().is_some())
     };
     all.into_iter().filter(has_period).collect()
 }

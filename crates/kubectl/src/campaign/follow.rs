@@ -285,7 +285,10 @@ impl<'a> Jobs<'a> {
             }
         })?;
         let ended = self.listed(name, "status.phase!=Pending,status.phase!=Running", PAGE).await?;
-        let pods = ended.iter().filter_map(|it| Some((it, *numbers.get(index(it)?)?)));
+        // Anyone who may create pods may label them.
+        let is_of_job =
+            |it: &&Pod| it.owner_references().iter().any(|it| Some(&it.uid) == job.uid().as_ref());
+        let pods = ended.iter().filter(is_of_job).filter_map(|it| Some((it, *numbers.get(index(it)?)?)));
         let (succeeded, failed): (Vec<_>, Vec<_>) = pods.partition(|(it, _)| phase(it) == "Succeeded");
         for (pod, number) in failed {
             if let Some(failure) = failure(pod) {

@@ -72,9 +72,17 @@ fn list(items: Vec<Value>) -> Answer {
     Answer::Object(json!({ "metadata": {}, "items": items }))
 }
 
+fn owner() -> Value {
+    json!({ "apiVersion": "batch/v1", "kind": "Job", "name": "", "uid": "the uid" })
+}
+
 fn pod(status: &Value) -> Value {
     json!({
-        "metadata": { "name": "pod", "annotations": { "batch.kubernetes.io/job-completion-index": "0" } },
+        "metadata": {
+            "name": "pod",
+            "annotations": { "batch.kubernetes.io/job-completion-index": "0" },
+            "ownerReferences": [owner()],
+        },
         "status": status,
     })
 }
@@ -178,8 +186,7 @@ async fn an_existing_job_is_continued() {
         "metadata": { "name": "faultline-sweep-0-1", "uid": "the uid" },
         "status": { "conditions": ended("Complete") },
     });
-    let owner = json!({ "apiVersion": "batch/v1", "kind": "Job", "name": "", "uid": "the uid" });
-    let map = json!({ "metadata": { "ownerReferences": [owner] }, "data": { "parts.json": "[1]" } });
+    let map = json!({ "metadata": { "ownerReferences": [owner()] }, "data": { "parts.json": "[1]" } });
     let pods = vec![pod(&json!({ "phase": "Succeeded" }))];
     let fake = Fake { job: Some(job), map: Some(map), pods, logs: vec![WHOLE], ..Fake::default() };
     let (outcome, result, changes) = performed(fake).await;
