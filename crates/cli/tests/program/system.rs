@@ -237,6 +237,21 @@ fn checks_run_one_after_the_other_once_the_run_is_over() {
 }
 
 #[test]
+fn a_node_that_is_not_ready_carries_out_no_check() {
+    let place = TestDirectory::new();
+    let fields = "command: [sleep, '600']
+      ready: { exec: [test, '{{ life }}', '=', '1'], within: 500ms }
+      ends: { after: 1s }";
+    let text = system(fields, "{ at: 300ms, crash: { cluster: a, node: 0 } }");
+    let text = format!("{text}  expect: [{{ check: all is well, by: a-0, exec: ['true'] }}]\n");
+    let (json, code) = place.run("own.yaml", "local", &text, "run");
+    assert_eq!((&json["expectations"][0]["met"], code), (&"unknown".into(), Some(3)), "{json}");
+    let (reasons, notes) = (json["reasons"].to_string(), json["notes"].to_string());
+    assert!(reasons.contains("its node was not ready"), "{reasons}");
+    assert!(notes.contains("a-0 was not ready again when the run ended, in life 2"), "{notes}");
+}
+
+#[test]
 fn a_command_that_has_stopped_itself_ends_with_the_run() {
     let place = TestDirectory::new();
     let fields =

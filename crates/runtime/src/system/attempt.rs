@@ -26,7 +26,7 @@ pub(super) struct Attempted {
 }
 
 impl Attempted {
-    fn of(ending: Ending) -> Attempted {
+    pub(super) fn of(ending: Ending) -> Attempted {
         Attempted { ending, output: String::new() }
     }
 

@@ -51,6 +51,8 @@ struct Shared {
     observe: Box<dyn Fn(Observation)>,
     reports: mpsc::UnboundedSender<ToSupervisor>,
     is_started: Cell<bool>,
+    /// Whether the command has become ready.
+    is_ready: Cell<bool>,
     /// Whether the command has become ready, or will not become ready any more.
     is_settled: Cell<bool>,
     is_probing: Cell<bool>,
@@ -72,6 +74,7 @@ impl Runner {
             observe: Box::new(observe),
             reports,
             is_started: Cell::new(false),
+            is_ready: Cell::new(false),
             is_settled: Cell::new(false),
             is_probing: Cell::new(false),
             is_stopping: Cell::new(false),
@@ -185,6 +188,7 @@ impl Shared {
         let mut ready = Box::pin(async {
             if self.become_ready().await {
                 is_ready.set(true);
+                self.is_ready.set(true);
                 (self.observe)(Observation::Ready);
             }
             self.is_settled.set(true);
@@ -260,7 +264,10 @@ impl Shared {
             sleep(READY_EVERY).await;
         }
         let begun = Instant::now();
-        let Attempted { ending, output } = attempt(&self.system, wanted, *within).await;
+        let Attempted { ending, output } = match self.is_ready.get() {
+            true => attempt(&self.system, wanted, *within).await,
+            false => Attempted::of(Ending::Failed("its node was not ready".into())),
+        };
         let latency = Span(begun.elapsed().as_nanos() as u64);
         let told = format!("[check {} ended after {latency}: {ending}]\n{}\n", check.0, output.trim_end());
         if let Some(Err(error)) = self.log.borrow_mut().as_mut().map(|it| it.write(told.as_bytes())) {

@@ -173,6 +173,7 @@ fn a_run_ends_after_its_checks_have_been_carried_out_one_after_the_other() {
     driver.observe(1_020, last, FIRST, checked(0));
     driver.orders.clear();
     driver.report(1_030, Report::Exited { process: first, life: FIRST });
+    driver.report(1_040, Report::Timeout);
     driver.report(1_200, Report::Timeout);
     driver.report(1_210, Report::Registered { process: first, life: Life(2) });
     assert!(driver.orders.contains(&check(1, first, Life(2))), "the life that was to check has failed");
