@@ -71,8 +71,8 @@ pub(crate) fn best(curves: &[Curve], setting: usize) -> Option<Best> {
     Some(Best { curve, ties })
 }
 
-/// Returns by how much the goodput of one protocol exceeds that of another at these values, for every seed that both have
-/// at all of them.
+/// Returns the differences in goodput between two protocols at these values, for each seed with results of both protocols
+/// at all of the values.
 fn differences<const N: usize>(
     curves: &[Curve],
     one: usize,
@@ -105,8 +105,8 @@ pub(crate) fn crossings(values: &[f64], curves: &[Curve], seed: u64) -> Vec<Cros
     (0..values.len().saturating_sub(1)).filter_map(between).collect()
 }
 
-/// Returns where a difference changes its sign from plus to minus between two values, and the same for every resample in
-/// which it does, in ascending order; `None` if it does not.
+/// Returns the value between `ends` at which the mean difference becomes negative, and the same values of those resamples
+/// that have one, in ascending order. Returns `None` if the mean difference does not become negative.
 fn crossing(ends: [f64; 2], differences: &[[f64; 2]], seed: u64) -> Option<(f64, Vec<f64>)> {
     let value = between(ends, mean(differences.iter()))?;
     let mut chance = ChaCha8Rng::seed_from_u64(seed);

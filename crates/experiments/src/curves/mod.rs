@@ -1,8 +1,8 @@
 //! Compares protocols over the values of one parameter, such as the mean time between faults: which protocol has the
 //! highest goodput at which values, and the break-even values at which this changes.
 //!
-//! All runs are in virtual time, with the same seeds for every protocol and value. Goodput is the duration of the
-//! unprotected run without faults with the same seed, as a share of the duration of the run.
+//! All runs are in virtual time, and all protocols and values have the same seeds. Goodput is the duration of an
+//! unprotected run without faults, divided by the duration of the run with the same seed.
 //!
 //! | module | contents |
 //! | --- | --- |

@@ -133,9 +133,8 @@ impl Shared {
             return self.give_up(format!("cannot be started: its files cannot be written: {error}"));
         }
         loop {
-            let is_ready = Cell::new(false);
             let ending = match command(&self.system, &self.system.command).spawn() {
-                Ok(child) => self.run(child, &is_ready).await,
+                Ok(child) => self.run(child).await,
                 Err(error) => {
                     let program = self.system.command.first().map_or("", String::as_str);
                     Ending::Failed(format!("`{program}` cannot be started: {error}").into())
@@ -145,7 +144,7 @@ impl Shared {
             if self.is_stopping.get() {
                 return;
             }
-            if !is_ready.get() && !self.system.restarts {
+            if !self.is_ready.get() && !self.system.restarts {
                 self.give_up(format!("was not ready when its command ended: {ending}"));
             }
             (self.observe)(Observation::Exited(ending));
@@ -173,7 +172,7 @@ impl Shared {
     }
 
     /// Runs one execution of the command to its end.
-    async fn run(&self, mut child: Child, is_ready: &Cell<bool>) -> Ending {
+    async fn run(&self, mut child: Child) -> Ending {
         self.group.set(child.id().map(|it| Pid::from_raw(it.cast_signed())));
         let file = processes::group_file(&self.system.dir);
         if let Some(group) = self.group.get()
@@ -187,7 +186,6 @@ impl Shared {
         });
         let mut ready = Box::pin(async {
             if self.become_ready().await {
-                is_ready.set(true);
                 self.is_ready.set(true);
                 (self.observe)(Observation::Ready);
             }
@@ -216,12 +214,16 @@ impl Shared {
         let mut lines = Lines::new(&self.system.watches);
         let mut buffer = vec![0; 16 << 10];
         while let Ok(read @ 1..) = from.read(&mut buffer).await {
-            if let Some(Err(error)) = self.log.borrow_mut().as_mut().map(|it| it.write(&buffer[..read])) {
-                warn!(%error, "cannot write the log of the command");
-            }
+            self.write_log(&buffer[..read]);
             lines.push(&buffer[..read], |watch, line| {
                 (self.observe)(Observation::Logged { watch, line: line.into() });
             });
+        }
+    }
+
+    fn write_log(&self, bytes: &[u8]) {
+        if let Some(Err(error)) = self.log.borrow_mut().as_mut().map(|it| it.write(bytes)) {
+            warn!(%error, "cannot write the log of the command");
         }
     }
 
@@ -270,9 +272,7 @@ impl Shared {
         };
         let latency = Span(begun.elapsed().as_nanos() as u64);
         let told = format!("[check {} ended after {latency}: {ending}]\n{}\n", check.0, output.trim_end());
-        if let Some(Err(error)) = self.log.borrow_mut().as_mut().map(|it| it.write(told.as_bytes())) {
-            warn!(%error, "cannot write the log of the command");
-        }
+        self.write_log(told.as_bytes());
         (self.observe)(Observation::Checked { check, latency, ending });
     }
 
