@@ -230,6 +230,7 @@ mod tests {
             ranks: 6,
             clusters: 2,
             has_faults: true,
+            has_expectations: false,
             first_seed: 1,
             seeds: values.len() as u32,
             unprotected: Estimate::of(values.iter().copied()),

@@ -8,9 +8,11 @@ use faultline_api::{Federation, Names};
 /// A protocol that the file itself requests keeps its options. Any other protocol inherits the options that it shares
 /// with the file's protocol: the delays between checkpoints and between collections, the number and location of
 /// replicas, and the memory for the message log. Options that the file does not state have the protocol's defaults.
+/// The expectations of the file are omitted: its author chose them for one protocol and for runs with faults.
 pub fn under(federation: &Federation, name: &str) -> Option<Federation> {
     let mut other = federation.clone();
     let spec = &mut other.spec;
+    spec.expect.clear();
     spec.protocol = federation.spec.protocol.or_instead(name)?;
     // Tasks are assigned in advance or stolen, as the protocol requires. Without a protocol, they are assigned or
     // stolen as under the file's own protocol.
@@ -32,10 +34,11 @@ pub fn under(federation: &Federation, name: &str) -> Option<Federation> {
     Some(other)
 }
 
-/// Returns the same federation without faults.
+/// Returns the same federation without faults, and without expectations, which may concern them.
 pub(crate) fn without_faults(federation: &Federation) -> Federation {
     let mut other = federation.clone();
     other.spec.faults.clear();
+    other.spec.expect.clear();
     other
 }
 
@@ -92,6 +95,15 @@ mod tests {
         }
         assert_eq!(under(&federation, "hc3i"), Some(federation.clone()));
         assert_eq!(under(&federation, "hc4i"), None);
+    }
+
+    #[test]
+    fn no_federation_of_a_comparison_states_expectations() {
+        let text = sample("coordinated").expect("the sample exists").text;
+        let federation = faultline_api::parse("coordinated", text.as_bytes()).expect("the sample is valid");
+        assert!(!federation.spec.expect.is_empty());
+        assert!(under(&federation, "independent").is_some_and(|it| it.spec.expect.is_empty()));
+        assert!(without_faults(&federation).spec.expect.is_empty());
     }
 
     #[test]

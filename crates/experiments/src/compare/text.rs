@@ -147,7 +147,10 @@ pub(super) fn on(it: &Comparison) -> &'static str {
 
 /// Returns remarks on what the numbers do not show.
 pub(super) fn remarks(it: &Comparison) -> Vec<String> {
-    it.rows.iter().flat_map(|row| remarks_on(it, row)).collect()
+    let omitted = "no run is judged by the expectations of the file (`expect`), which were chosen for its own protocol; \
+                   use `faultline run` or `faultline sweep`";
+    let omitted = it.has_expectations.then(|| omitted.to_owned());
+    omitted.into_iter().chain(it.rows.iter().flat_map(|row| remarks_on(it, row))).collect()
 }
 
 fn remarks_on(it: &Comparison, row: &Row) -> Vec<String> {
