@@ -151,9 +151,9 @@ impl Hub {
 }
 
 /// Moves the calling thread from a hub into a new namespace with an interface to the hub. If `is_stable`, the interface
-/// also has an address that is the same in every life of the process ([`stable_address_of`]). The other threads of the
-/// process stay in the hub, except those that the calling thread starts later. A process must therefore call this
-/// function before it starts other threads.
+/// also has an address that is the same in every life of the process ([`stable_address_of`]), and its connections come
+/// from that address. The other threads of the process stay in the hub, except those that the calling thread starts
+/// later. A process must therefore call this function before it starts other threads.
 ///
 /// # Errors
 ///
@@ -177,12 +177,13 @@ pub fn leave_hub(process: ProcessId, life: Life, is_stable: bool) -> Result<(), 
     hub.bring_up(&name).map_err(failed("bring up the interface to a process"))?;
     let own = Socket::open().map_err(failed("open a netlink socket"))?;
     own.bring_up("lo").map_err(failed("bring up the loopback interface"))?;
-    own.add_address(INTERFACE, address_of(process, life), NETWORK_LENGTH)
-        .map_err(failed("set the address"))?;
+    // Connections come from the address that is added first. Some programs tell others that this is where they listen.
     if is_stable {
         own.add_address(INTERFACE, stable_address_of(process), NETWORK_LENGTH)
             .map_err(failed("set the stable address"))?;
     }
+    own.add_address(INTERFACE, address_of(process, life), NETWORK_LENGTH)
+        .map_err(failed("set the address"))?;
     if let Some(link) = own.link(INTERFACE).map_err(failed("read the interface"))? {
         // Otherwise, up to 64 KiB would be queued and lost as one packet.
         own.disable_segmentation_offload(link).map_err(failed("turn off segmentation offload"))?;

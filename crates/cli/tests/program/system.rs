@@ -348,8 +348,15 @@ fn in_network_namespaces_a_partition_drops_packets_and_addresses_stay() {
     let fields = r#"command:
         - python3
         - -c
-        - "import socketserver as it, sys; it.TCPServer((sys.argv[1], 8080), it.BaseRequestHandler).serve_forever()"
+        - |
+          import socketserver as it, sys
+          class Handler(it.BaseRequestHandler):
+              def handle(self):
+                  print('asked by', self.client_address[0], flush=True)
+          print('b is', sys.argv[2], flush=True)
+          it.TCPServer((sys.argv[1], 8080), Handler).serve_forever()
         - '{{ bind }}'
+        - '{{ nodes[2].host }}'
       ready: { tcp: '{{ bind }}:8080' }
       probes: { page: { by: b, every: 100ms, timeout: 500ms, tcp: '{{ nodes[0].host }}:8080' } }
       ends: { after: 8s }"#;
@@ -365,5 +372,9 @@ fn in_network_namespaces_a_partition_drops_packets_and_addresses_stay() {
     assert!(!succeeds_within(1.2, 3.0), "during the partition: {succeeded:?}");
     assert!(succeeds_within(3.0, 4.0), "after the partition: {succeeded:?}");
     assert!(succeeds_within(4.5, 8.0), "in the second life: {succeeded:?}");
+    // Some programs tell others to call them back at the address from which a connection comes.
+    let output = log(&place, "a-0-1.log");
+    let address = output.lines().find_map(|it| it.strip_prefix("b is ")).unwrap();
+    assert!(output.contains(&format!("asked by {address}\n")), "{output}");
     assert_eq!(place.processes(), [] as [String; 0]);
 }
