@@ -3,7 +3,7 @@
 /// An example federation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Name of the sample: the name of its file without the extension.
+    /// Name of the sample: the path of its file without the extension.
     pub name: &'static str,
     /// Content of the file.
     pub text: &'static str,
@@ -53,6 +53,15 @@ pub const SAMPLES: &[Sample] = samples![
     "cck",
     "cck-short",
     "cck-elastic",
+];
+
+/// Systems, whose programs must be installed. They run only on real processes.
+pub const SYSTEMS: &[Sample] = samples![
+    "systems/pages",
+    "systems/etcd",
+    "systems/redis-sentinel",
+    "systems/redis-cluster",
+    "systems/nats",
 ];
 
 /// Returns the sample with this name.

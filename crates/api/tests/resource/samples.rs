@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use faultline_api::samples::{SAMPLES, sample};
+use faultline_api::samples::{SAMPLES, SYSTEMS, sample};
 use faultline_api::{parse, plan};
 
 #[test]
@@ -23,28 +23,31 @@ fn every_sample_is_valid_and_described() {
 }
 
 #[test]
-fn every_system_is_valid() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/samples/systems");
-    for file in std::fs::read_dir(folder).expect("there are systems") {
-        let path = file.expect("the folder can be read").path();
-        let name = path.display().to_string();
-        let parsed = parse(&name, &std::fs::read(&path).expect("the file can be read"));
-        let federation = parsed.unwrap_or_else(|it| panic!("{it}: {:?}", it.errors()));
-        assert!(federation.spec.application.system().is_some(), "{name}");
+fn every_system_is_valid_and_described() {
+    for sample in SYSTEMS {
+        let federation = parse(sample.name, sample.text.as_bytes())
+            .unwrap_or_else(|it| panic!("{}: {it}: {:?}", sample.name, it.errors()));
+        assert!(federation.spec.application.system().is_some(), "{}", sample.name);
+        let name = federation.metadata.name.unwrap_or_default();
+        assert_eq!(format!("systems/{name}"), sample.name, "the file and the federation agree");
+        assert!(sample.description().ends_with('.') && sample.description().len() > 20, "{}", sample.name);
     }
 }
 
 #[test]
 fn every_file_is_in_the_binary() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/samples");
-    let files: BTreeSet<String> = std::fs::read_dir(folder)
-        .expect("the samples exist")
-        .map(|it| it.expect("the folder can be read").file_name().to_string_lossy().into_owned())
-        // Systems need programs that Faultline does not contain.
-        .filter(|it| it != "systems")
-        .collect();
-    let embedded: BTreeSet<String> = SAMPLES.iter().map(|it| format!("{}.yaml", it.name)).collect();
-    assert_eq!(files, embedded);
+    for (folder, samples) in [(folder.clone(), SAMPLES), (folder.join("systems"), SYSTEMS)] {
+        let files: BTreeSet<String> = std::fs::read_dir(folder)
+            .expect("the samples exist")
+            .map(|it| it.expect("the folder can be read").path())
+            .filter(|it| it.is_file())
+            .map(|it| it.file_stem().expect("a file has a name").to_string_lossy().into_owned())
+            .collect();
+        let name = |it: &str| it.trim_start_matches("systems/").to_owned();
+        let embedded: BTreeSet<String> = samples.iter().map(|it| name(it.name)).collect();
+        assert_eq!(files, embedded);
+    }
     assert_eq!(sample("quickstart"), SAMPLES.first());
     assert_eq!(sample("nothing"), None);
 }
