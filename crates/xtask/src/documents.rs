@@ -73,6 +73,7 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
     ),
     ("README.md", "faultline run my.yaml --backend kubernetes", In("docs/kubernetes.md")),
     ("README.md", "faultline run my.yaml --view", VIEW),
+    ("README.md", "faultline run redis.yaml --links tc", In("the step `systems`")),
     ("docs/view.md", "faultline run my.yaml --view", VIEW),
     ("docs/view.md", "faultline view faultline-runs/quickstart-7", VIEW),
     (
