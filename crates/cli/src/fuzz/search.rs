@@ -59,6 +59,8 @@ pub(super) struct Search<'a> {
     pub(super) is_kept: bool,
     /// The title shown with the progress.
     pub(super) title: String,
+    /// The numbers of schedules that are shown as done before this search and as requested, if it is a piece of another.
+    pub(super) within: Option<(u64, u64)>,
     /// The coverage before the schedule whose violation ended the search.
     before_last: Option<Coverage>,
     /// The schedule that had not ended when the search ended, although it had run for a long time.
@@ -107,6 +109,7 @@ impl<'a> Search<'a> {
             program: None,
             is_kept: false,
             title: defect.map(|it| it.to_string()).unwrap_or_default(),
+            within: None,
             before_last: None,
             unfinished: None,
             filled_memory: None,
@@ -282,7 +285,7 @@ impl<'a> Search<'a> {
         let runs = if arguments.span.is_some() { u64::MAX } else { arguments.runs };
         let begin = self.first_seed.saturating_add(self.before);
         let left = runs.saturating_sub(self.before);
-        let mut ticker = SearchProgress::new(arguments, self.before, &self.title);
+        let mut ticker = SearchProgress::new(arguments, self.before, &self.title).within(self.within);
         let is_custom = self.program.is_some() || arguments.protocol.is_some_and(ProtocolName::is_custom);
         let is_directed = move |seed| defect.is_none() && !is_custom && is_directed(seed);
         let options = self.repeat_options();
