@@ -78,7 +78,7 @@ struct Unfinished {
 }
 
 /// Identifies a search when it is resumed. The number of schedules is not part of the identity.
-#[derive(PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Searched {
     protocol: Option<String>,
@@ -238,9 +238,23 @@ impl<'a> Search<'a> {
         Path::new(RUNS).join(format!("fuzz-{of}{first_seed}.interrupted"))
     }
 
-    /// Returns the first line of the results of a part.
-    pub(super) fn head(&self) -> Head<Searched> {
+    fn head(&self) -> Head<Searched> {
         Head::of(self.searched())
+    }
+
+    /// Returns the first line of the results of a part.
+    pub(super) fn head_of_parts(&self) -> Head<Searched> {
+        let Searched { protocol, set, defect, first_seed, twice } = self.searched();
+        let set = set.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>();
+        let options = [
+            ("--protocol", protocol),
+            ("--set", (!set.is_empty()).then(|| set.join(" --set "))),
+            ("--defect", defect),
+            ("--seed", Some(first_seed.to_string())),
+            ("--twice", Some(twice.to_string())),
+            ("--runs", Some(self.arguments.runs.to_string())),
+        ];
+        self.head().of_parts(options.into_iter().filter_map(|(name, value)| Some((name, value?))))
     }
 
     fn searched(&self) -> Searched {

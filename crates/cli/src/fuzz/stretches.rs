@@ -89,7 +89,7 @@ pub(super) fn print_part(
     part: Part,
     interrupted: &AtomicBool,
 ) -> Result<Exit, CommandError> {
-    let mut printer = PartPrinter::begin(part, &search.head());
+    let mut printer = PartPrinter::begin(part, &search.head_of_parts());
     let of_part = || (0..count(search)).filter(|it| part.contains(*it));
     let total = of_part().map(|it| length(search, it)).sum();
     let mut done = 0;
@@ -115,7 +115,7 @@ pub(super) fn first(
     interrupted: &AtomicBool,
 ) -> Result<Option<Observed>, CommandError> {
     let begun = Instant::now();
-    let mut gathered = gather(parts, "search", &search.head())?;
+    let mut gathered = gather(parts, "search", &search.head_of_parts())?;
     let mut known: Vec<Stretch> = Vec::new();
     gathered.join(&mut known);
     known.retain(|it| it.coverage.runs() == length(search, it.number) && it.coverage.is_consistent(true));
@@ -170,7 +170,7 @@ pub(super) fn perform(
         quiet: *quiet,
         first_found: search.arguments.first_found,
     };
-    campaign::perform(&divisible, &(&search.head(), runs), parts, interrupted)
+    campaign::perform(&divisible, &search.head_of_parts(), parts, interrupted)
 }
 
 /// Returns the number of stretches.
