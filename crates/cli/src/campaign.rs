@@ -17,7 +17,7 @@ use crate::plugin;
 use crate::run::without_effect;
 
 /// The time that one part should take.
-const PART: Duration = Duration::from_secs(300);
+pub(crate) const PART: Duration = Duration::from_secs(300);
 /// The directory of a campaign in that of `--out`.
 pub(crate) const PARTS: &str = "parts";
 
@@ -129,20 +129,25 @@ pub(crate) fn of_pod(dir: &Path) -> Result<Arguments, CommandError> {
     let words = ["faultline"].into_iter().chain(campaign.arguments.iter().map(String::as_str));
     let mut arguments = Arguments::try_parse_from(words).map_err(|it| absent(&it.to_string()))?;
     let parts = PartArguments { part: Some(part), ..PartArguments::default() };
+    // The progress in the log of a pod is shown by `kubectl-faultline`.
     let file = dir.join(FEDERATION);
     arguments.memory = None;
     match &mut arguments.command {
         Command::Sweep(it) => {
             (it.file, it.parts, it.backend) = (file, parts, SimulatedOn::Simulate);
-            (it.jobs, it.quiet) = (None, true);
+            (it.jobs, it.quiet) = (None, false);
         }
         Command::Fuzz(it) => {
             (it.parts, it.backend) = (parts, SimulatedOn::Simulate);
-            (it.jobs, it.quiet) = (None, true);
+            (it.jobs, it.quiet) = (None, false);
         }
         Command::Compare(it) => {
             (it.file, it.parts, it.backend) = (file, parts, ComparedOn::Simulate);
-            (it.jobs, it.quiet) = (None, true);
+            (it.jobs, it.quiet) = (None, false);
+        }
+        Command::Reproduce(it) => {
+            (it.parts, it.backend) = (parts, SimulatedOn::Simulate);
+            (it.jobs, it.quiet, it.with_processes) = (None, false, false);
         }
         _ => return Err(absent("its command cannot be divided")),
     }

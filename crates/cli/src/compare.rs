@@ -31,7 +31,7 @@ use crate::{files, interrupt, output};
 
 /// Identifies a comparison in its journal. Omits protocols and seeds, because a resumed comparison may use different
 /// ones.
-#[derive(PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 struct Compared {
     federation: Federation,
 }
@@ -44,8 +44,9 @@ impl RunResult for StoredResult {
     }
 
     fn has_failed(&self) -> bool {
-        // A result consists of the seed and the outcome.
-        self.result[1]["verdict"] == "fail"
+        // A result of a comparison consists of the seed and the outcome; that of a reproduction consists of statistics,
+        // or contains them in the first place.
+        [&self.result, &self.result[0], &self.result[1]].iter().any(|it| it["verdict"] == "fail")
     }
 
     fn seed(&self) -> u64 {
@@ -220,7 +221,7 @@ fn on_cluster(
     federation: &Federation,
     text: &str,
     settings: &Settings,
-    work: &Work,
+    (work, head): (&Work, &Head<Compared>),
     interrupted: &AtomicBool,
 ) -> Result<Vec<PathBuf>, CommandError> {
     let begun = Instant::now();
@@ -236,10 +237,19 @@ fn on_cluster(
         quiet: arguments.quiet,
         first_found: false,
     };
-    let head = Head::of(Compared { federation: federation.clone() });
-    let parameter = arguments.sweep.as_ref().map(|it| (&it.path, &it.values));
-    let identity = (&head, &settings.protocols, settings.first_seed, settings.seeds, parameter);
-    campaign::perform(&divisible, &identity, &arguments.parts, interrupted)
+    campaign::perform(&divisible, head, &arguments.parts, interrupted)
+}
+
+/// Returns the options that determine the runs.
+fn options(arguments: &CompareArguments, settings: &Settings) -> Vec<(&'static str, String)> {
+    let Settings { protocols, first_seed, seeds, .. } = settings;
+    let mut options = vec![
+        ("--protocols", protocols.join(",")),
+        ("--seed", first_seed.to_string()),
+        ("--seeds", seeds.to_string()),
+    ];
+    options.extend(arguments.sweep.iter().map(|it| ("--sweep", it.to_string())));
+    options
 }
 
 /// Executes `faultline compare`.
@@ -262,17 +272,18 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     let work = Work::of(arguments, &federation, &source.label)?;
     let interrupted = interrupt::flag();
     let head = Head::of(Compared { federation: federation.clone() });
+    let of_parts = head.of_parts(options(arguments, &settings));
     let mut progress = Progress::counting(0, 0).unless_quiet(*quiet);
     let mut tell = |step: RunProgress<'_>| progress.step(step.what, (step.done, step.total), step.is_known);
     if let Some(part) = arguments.parts.part {
-        let mut printer = PartPrinter::begin(part, &head);
+        let mut printer = PartPrinter::begin(part, &of_parts);
         let mut keep = |it: &StoredResult| printer.add(it);
         let mut store = ResultStore::new(Vec::new(), &mut keep, &mut tell, &interrupted).of_part(part);
         let done = work.run(&federation, &settings, Runs::Simulated, &mut store);
         drop(progress);
         return printer.finish(done.incomplete().1 == 0 && !interrupted.load(Ordering::Relaxed));
     }
-    let mut gathered = gather(&arguments.parts.gather, "comparison", &head)?;
+    let mut gathered = gather(&arguments.parts.gather, "comparison", &of_parts)?;
     let _claim = Claim::of(place::RESULTS, out)?;
     // Runs on real processes have records of their own instead of a journal.
     let journal = (*backend != ComparedOn::Local)
@@ -281,8 +292,9 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     let (mut journal, known) = journal.unzip();
     let mut known: Vec<StoredResult> = known.unwrap_or_default();
     if is_on_cluster {
-        let parts = on_cluster(arguments, &federation, &source.text(), &settings, &work, &interrupted)?;
-        gathered = gather(&parts, "comparison", &head)?;
+        let work = (&work, &of_parts);
+        let parts = on_cluster(arguments, &federation, &source.text(), &settings, work, &interrupted)?;
+        gathered = gather(&parts, "comparison", &of_parts)?;
     }
     gathered.join(&mut known);
     let mut processes = processes::Compared::new(Evaluation {
@@ -306,7 +318,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     gathered.keep(journal.as_mut())?;
     campaign::remove(&out.join(campaign::PARTS))?;
     // The comparison can be continued with more seeds and protocols.
-    journal.map(|it| it.finish(false)).transpose()?;
+    journal.map(ResultJournal::finish_sorted::<StoredResult>).transpose()?;
     if let Some(command_error) = processes.command_error.take() {
         return Err(command_error);
     }

@@ -1,10 +1,11 @@
 //! A journal: a file of results that grows during long-running work, so that the work can be interrupted and resumed.
 //! The first line identifies the work; each further line is one result. All lines are JSON objects.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use faultline_console::campaign::Seal;
@@ -28,12 +29,24 @@ pub(crate) struct Head<T> {
     version: String,
     /// The work that produced the results.
     pub(crate) of: T,
+    /// Only in parts: the options that determine the runs, as on the command line.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    options: BTreeMap<String, String>,
 }
 
 impl<T> Head<T> {
     /// Creates the first line, with the version of this program.
     pub(crate) fn of(of: T) -> Head<T> {
-        Head { version: env!("CARGO_PKG_VERSION").to_owned(), of }
+        Head { version: env!("CARGO_PKG_VERSION").to_owned(), of, options: BTreeMap::new() }
+    }
+
+    /// Returns the first line of each part of the work that these options request.
+    pub(crate) fn of_parts<'a>(&self, options: impl IntoIterator<Item = (&'a str, String)>) -> Head<T>
+    where
+        T: Clone,
+    {
+        let options = options.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        Head { options, ..self.clone() }
     }
 }
 
@@ -95,6 +108,28 @@ impl ResultJournal {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Ends the journal, and sorts its results: their order depends neither on an interruption nor on the machines that
+    /// performed the runs.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a result could not be written.
+    pub(crate) fn finish_sorted<E: RunResult>(self) -> Result<(), CommandError> {
+        let path = self.path.clone();
+        self.finish(false)?;
+        let sorted = || {
+            let text = fs::read_to_string(&path)?;
+            let mut lines = text.lines();
+            let head = lines.next().unwrap_or_default();
+            let run = |line: &str| serde_json::from_str(line).map(|it: E| it.run()).ok();
+            let mut results: Vec<_> = lines.map(|line| (run(line), line)).collect();
+            results.sort_by(|one, other| one.0.cmp(&other.0));
+            let lines = iter::once(head).chain(results.into_iter().map(|(_, line)| line));
+            replace(&path, &lines.map(|line| line.to_owned() + "\n").collect::<String>())
+        };
+        sorted().map_err(|error| CommandError::writing("write", &path, &error, "free some space"))
     }
 }
 
@@ -265,7 +300,25 @@ fn check_head<T: PartialEq>(found: &Head<T>, wanted: &Head<T>, work: &str) -> Re
     if found == wanted {
         return Ok(());
     }
-    Err(format!("it belongs to another {work}: the file, the options or the version of Faultline differs"))
+    let option = |name: &String, of: &Head<T>| {
+        let value = of.options.get(name);
+        value.map_or_else(|| format!("no `{name}`"), |it| format!("`{}`", format!("{name} {it}").trim_end()))
+    };
+    let mut names = found.options.keys().chain(wanted.options.keys());
+    let differs = if found.version != wanted.version {
+        format!("version {} of Faultline wrote it, and this is version {}", found.version, wanted.version)
+    } else if let Some(name) = names.find(|it| found.options.get(*it) != wanted.options.get(*it)) {
+        format!(
+            "its runs have {}, and those of this command have {}",
+            option(name, found),
+            option(name, wanted)
+        )
+    } else if wanted.options.is_empty() {
+        "the file or the options differ".to_owned()
+    } else {
+        "the file differs".to_owned()
+    };
+    Err(format!("it belongs to another {work}: {differs}"))
 }
 
 /// Prints how many runs of interrupted work are missing, and how to continue it.

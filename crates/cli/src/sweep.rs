@@ -45,7 +45,7 @@ const RECORDED: u64 = 256 << 20;
 const FACT: u64 = 8;
 
 /// Identifies a sweep in its journal.
-#[derive(PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Swept {
     federation: Federation,
@@ -89,11 +89,12 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     let written = |it: &Parameter| (it.path.clone(), it.values.iter().map(|value| value.0.clone()).collect());
     let swept = Swept { federation, parameters: plan.parameters.iter().map(written).collect(), sample };
     let head = Head::of(swept);
+    let of_parts = head.of_parts(options(arguments, first_seed));
     let seeds_of = |part| Seeds { first: first_seed, count: *seeds, part };
     if let Some(part) = arguments.parts.part {
-        return print_part(arguments, plan, seeds_of(Some(part)), PartPrinter::begin(part, &head));
+        return print_part(arguments, plan, seeds_of(Some(part)), PartPrinter::begin(part, &of_parts));
     }
-    let mut gathered = gather(&arguments.parts.gather, "sweep", &head)?;
+    let mut gathered = gather(&arguments.parts.gather, "sweep", &of_parts)?;
     let _claim = Claim::of(place::RESULTS, out)?;
     for setting in 0..plan.settings.len() {
         check_replaceable(ACTION, &records.dir(setting))?;
@@ -115,9 +116,8 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
             quiet: arguments.quiet,
             first_found: false,
         };
-        let parts =
-            campaign::perform(&divisible, &(&head, first_seed, seeds), &arguments.parts, &interrupted)?;
-        gathered = gather(&parts, "sweep", &head)?;
+        let parts = campaign::perform(&divisible, &of_parts, &arguments.parts, &interrupted)?;
+        gathered = gather(&parts, "sweep", &of_parts)?;
     }
     gathered.join(&mut runs);
     // Only now is it certain that the directory does not contain another sweep.
@@ -141,7 +141,7 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     campaign::remove(&out.join(campaign::PARTS))?;
     let swept = swept.map_err(files::unfit)?;
     // The sweep can be continued with more seeds.
-    journal.finish(false)?;
+    journal.finish_sorted::<Measured>()?;
     let linked = |setting: usize| records.link(setting, first_seed);
     let links = Links { file: &path_of, record: &linked };
     let quantity = quantities().find(|it| it.name == arguments.best).expect("clap permits only known names");
@@ -165,6 +165,19 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
         return Err(command_error);
     }
     Ok(Exit::of_runs(swept.has_failed(), swept.missing() + swept.out_of_memory() == 0))
+}
+
+/// Returns the options that determine the runs.
+fn options(arguments: &SweepArguments, first_seed: u64) -> Vec<(&'static str, String)> {
+    let SweepArguments { parameters, seeds, sample, .. } = arguments;
+    let set: Vec<String> = parameters.iter().map(ToString::to_string).collect();
+    let mut options = vec![
+        ("--set", set.join(" --set ")),
+        ("--seed", first_seed.to_string()),
+        ("--seeds", seeds.to_string()),
+    ];
+    options.extend(sample.map(|it| ("--sample", it.to_string())));
+    options
 }
 
 /// Performs one part of the runs, and prints their results.

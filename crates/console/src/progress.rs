@@ -59,6 +59,13 @@ impl Progress {
         Progress { count, ..progress }
     }
 
+    /// Shows the operation as a piece of another one, which has `total` runs, `done` of which were complete before.
+    #[must_use]
+    pub fn within(self, done: u64, total: u64) -> Progress {
+        let count = Count { before: done, done, total: Some(Total::Runs(total)), ..self.count };
+        Progress { count, ..self }
+    }
+
     /// Begins an operation that takes a fixed time. `done` runs are already complete.
     pub fn lasting(done: u64, time: Duration) -> Progress {
         let progress = Progress::new();
@@ -125,6 +132,15 @@ impl Progress {
         let mut out = io::stderr().lock();
         let _gone = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
+}
+
+/// Returns the number of completed runs in the last line about them that an operation has shown in `log`.
+pub fn last_shown(log: &str) -> Option<u64> {
+    let done = |line: &str| {
+        let (before, _) = line.split_once(" runs, ")?;
+        before.rsplit(": ").next()?.split_once(" of ")?.0.parse().ok()
+    };
+    log.lines().rev().filter(|it| !it.starts_with('{')).find_map(done)
 }
 
 /// Returns the interval between two refreshes.
@@ -213,6 +229,15 @@ mod tests {
             progress.count.text("hc3i", elapsed),
             "hc3i: 60 of 100 runs, 2.0 per second, about 20 s left"
         );
+        let log = |line: &str| {
+            format!("7 of 9 runs, 1.0 per second\n{line}\n{{\"8 of 9 runs, \":1}}\nwarning: 3 of 4\n")
+        };
+        for what in ["hc3i", ""] {
+            assert_eq!(last_shown(&log(&progress.count.text(what, elapsed))), Some(60));
+        }
+        assert_eq!(last_shown("warning: slow\n"), None);
+        let piece = Progress::counting(0, 8).within(20, 50);
+        assert_eq!(piece.count.text("", elapsed), "20 of 50 runs, 0.0 per second");
         progress.count.done = 100;
         assert_eq!(progress.count.text("hc3i", elapsed), "hc3i: 100 of 100 runs, 6.0 per second");
         progress.count.done = 40;

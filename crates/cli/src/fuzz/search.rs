@@ -59,6 +59,8 @@ pub(super) struct Search<'a> {
     pub(super) is_kept: bool,
     /// The title shown with the progress.
     pub(super) title: String,
+    /// The numbers of schedules that are shown as done before this search and as requested, if it is a piece of another.
+    pub(super) within: Option<(u64, u64)>,
     /// The coverage before the schedule whose violation ended the search.
     before_last: Option<Coverage>,
     /// The schedule that had not ended when the search ended, although it had run for a long time.
@@ -76,7 +78,7 @@ struct Unfinished {
 }
 
 /// Identifies a search when it is resumed. The number of schedules is not part of the identity.
-#[derive(PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Searched {
     protocol: Option<String>,
@@ -107,6 +109,7 @@ impl<'a> Search<'a> {
             program: None,
             is_kept: false,
             title: defect.map(|it| it.to_string()).unwrap_or_default(),
+            within: None,
             before_last: None,
             unfinished: None,
             filled_memory: None,
@@ -235,9 +238,23 @@ impl<'a> Search<'a> {
         Path::new(RUNS).join(format!("fuzz-{of}{first_seed}.interrupted"))
     }
 
-    /// Returns the first line of the results of a part.
-    pub(super) fn head(&self) -> Head<Searched> {
+    fn head(&self) -> Head<Searched> {
         Head::of(self.searched())
+    }
+
+    /// Returns the first line of the results of a part.
+    pub(super) fn head_of_parts(&self) -> Head<Searched> {
+        let Searched { protocol, set, defect, first_seed, twice } = self.searched();
+        let set = set.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>();
+        let options = [
+            ("--protocol", protocol),
+            ("--set", (!set.is_empty()).then(|| set.join(" --set "))),
+            ("--defect", defect),
+            ("--seed", Some(first_seed.to_string())),
+            ("--twice", Some(twice.to_string())),
+            ("--runs", Some(self.arguments.runs.to_string())),
+        ];
+        self.head().of_parts(options.into_iter().filter_map(|(name, value)| Some((name, value?))))
     }
 
     fn searched(&self) -> Searched {
@@ -282,7 +299,7 @@ impl<'a> Search<'a> {
         let runs = if arguments.span.is_some() { u64::MAX } else { arguments.runs };
         let begin = self.first_seed.saturating_add(self.before);
         let left = runs.saturating_sub(self.before);
-        let mut ticker = SearchProgress::new(arguments, self.before, &self.title);
+        let mut ticker = SearchProgress::new(arguments, self.before, &self.title).within(self.within);
         let is_custom = self.program.is_some() || arguments.protocol.is_some_and(ProtocolName::is_custom);
         let is_directed = move |seed| defect.is_none() && !is_custom && is_directed(seed);
         let options = self.repeat_options();

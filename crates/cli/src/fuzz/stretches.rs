@@ -89,9 +89,13 @@ pub(super) fn print_part(
     part: Part,
     interrupted: &AtomicBool,
 ) -> Result<Exit, CommandError> {
-    let mut printer = PartPrinter::begin(part, &search.head());
-    for number in (0..count(search)).filter(|it| part.contains(*it)) {
-        let (stretch, _) = run(search, number)?;
+    let mut printer = PartPrinter::begin(part, &search.head_of_parts());
+    let of_part = || (0..count(search)).filter(|it| part.contains(*it));
+    let total = of_part().map(|it| length(search, it)).sum();
+    let mut done = 0;
+    for number in of_part() {
+        let (stretch, _) = run(search, number, Some((done, total)))?;
+        done += stretch.coverage.runs();
         if interrupted.load(Ordering::Relaxed) {
             return printer.finish(false);
         }
@@ -111,7 +115,7 @@ pub(super) fn first(
     interrupted: &AtomicBool,
 ) -> Result<Option<Observed>, CommandError> {
     let begun = Instant::now();
-    let mut gathered = gather(parts, "search", &search.head())?;
+    let mut gathered = gather(parts, "search", &search.head_of_parts())?;
     let mut known: Vec<Stretch> = Vec::new();
     gathered.join(&mut known);
     known.retain(|it| it.coverage.runs() == length(search, it.number) && it.coverage.is_consistent(true));
@@ -124,7 +128,7 @@ pub(super) fn first(
             Some(there) => there.coverage.clone(),
             None if only.is_some_and(|it| it != number) => continue,
             None => {
-                let (here, violation) = run(search, number)?;
+                let (here, violation) = run(search, number, None)?;
                 if !interrupted.load(Ordering::Relaxed) {
                     gathered.compare(&here);
                 }
@@ -166,7 +170,7 @@ pub(super) fn perform(
         quiet: *quiet,
         first_found: search.arguments.first_found,
     };
-    campaign::perform(&divisible, &(&search.head(), runs), parts, interrupted)
+    campaign::perform(&divisible, &search.head_of_parts(), parts, interrupted)
 }
 
 /// Returns the number of stretches.
@@ -179,12 +183,19 @@ fn length(search: &Search<'_>, number: u64) -> u64 {
     search.arguments.runs.saturating_sub(number.saturating_mul(STRETCH)).min(STRETCH)
 }
 
-/// Runs the schedules of a stretch here.
-fn run(search: &Search<'_>, number: u64) -> Result<(Stretch, Option<Observed>), CommandError> {
+/// Runs the schedules of a stretch here. `shown` are the numbers of schedules that are shown as done before the stretch
+/// and as requested; without them, no progress is shown.
+fn run(
+    search: &Search<'_>,
+    number: u64,
+    shown: Option<(u64, u64)>,
+) -> Result<(Stretch, Option<Observed>), CommandError> {
     let first_seed = search.first_seed.saturating_add(number.saturating_mul(STRETCH));
     let mut arguments = search.arguments.clone();
-    (arguments.seed, arguments.runs, arguments.quiet) = (Some(first_seed), length(search, number), true);
+    (arguments.seed, arguments.runs) = (Some(first_seed), length(search, number));
+    arguments.quiet |= shown.is_none();
     let mut stretch = Search::new(&arguments, search.defect, search.interrupted);
+    stretch.within = shown;
     let found = stretch.first()?;
     let violation = found.as_ref().map(|it| it.seed);
     Ok((Stretch { number, first_seed, coverage: stretch.coverage, violation }, found))

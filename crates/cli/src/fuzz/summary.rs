@@ -21,6 +21,8 @@ use crate::progress::Progress;
 pub(super) struct SearchProgress {
     progress: Progress,
     title: String,
+    /// The number of schedules before this search.
+    before: u64,
 }
 
 impl SearchProgress {
@@ -30,11 +32,21 @@ impl SearchProgress {
             Some(span) => Progress::lasting(done, Duration::from_nanos(span.0.0)),
             None => Progress::counting(done, arguments.runs),
         };
-        SearchProgress { progress: progress.unless_quiet(arguments.quiet), title: title.to_owned() }
+        SearchProgress {
+            progress: progress.unless_quiet(arguments.quiet),
+            title: title.to_owned(),
+            before: 0,
+        }
+    }
+
+    /// Shows the search as a piece of another.
+    pub(super) fn within(self, other: Option<(u64, u64)>) -> SearchProgress {
+        let Some((before, total)) = other else { return self };
+        SearchProgress { progress: self.progress.within(before, total), before, ..self }
     }
 
     pub(super) fn tick(&mut self, coverage: &Coverage) {
-        self.progress.reach(&self.title, coverage.runs());
+        self.progress.reach(&self.title, self.before + coverage.runs());
     }
 }
 

@@ -11,6 +11,7 @@ const FAULT: &str = "  faults: [{ at: 300ms, crash: { cluster: nancy, node: 0 } 
 const SWEEP: [&str; 6] =
     ["sweep", "small.yaml", "--set", "protocol.hc3i.checkpointEvery=50ms,400ms", "--seeds", "4"];
 const COMPARE: [&str; 6] = ["compare", "small.yaml", "--protocols", "hc3i,coordinated,none", "--seeds", "3"];
+const REPRODUCE: [&str; 5] = ["reproduce", "tic", "--quick", "--seeds", "1"];
 const SEARCH: [&str; 8] = ["fuzz", "--defect", "no-drain", "--runs", "500", "--twice", "0", "--no-shrink"];
 
 fn place() -> TestDirectory {
@@ -33,22 +34,32 @@ fn parts(place: &TestDirectory, command: &[&str]) -> [&'static str; 3] {
     ["1.jsonl", "2.jsonl", "3.jsonl"]
 }
 
+/// Executes a command that fails because of its input, and checks its error.
+fn is_refused(place: &TestDirectory, command: &[&str], message: &str) {
+    let run = place.faultline(command.iter().copied()).assert().code(2);
+    let said = String::from_utf8_lossy(&run.get_output().stderr).replace('│', "");
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains(message), "{message}: {said}");
+}
+
 #[test]
 fn parts_make_the_same_whole() {
     let place = place();
     for (command, results) in [
-        (SWEEP, "runs.csv sweep.json index.html"),
-        (COMPARE, "comparison.json index.html"),
-        (CURVES, "comparison.json index.html"),
+        (&SWEEP[..], "runs.csv sweep.json index.html runs.jsonl"),
+        (&COMPARE, "comparison.json index.html runs.jsonl"),
+        (&CURVES, "comparison.json index.html runs.jsonl"),
+        (&REPRODUCE, "granularity.csv satin.svg index.html"),
     ] {
-        let files = parts(&place, &command);
+        let files = parts(&place, command);
         let gather = ["--gather"].into_iter().chain(files);
-        place.faultline(command.into_iter().chain(["--out", "alone"])).assert().code(0);
-        place.faultline(command.into_iter().chain(["--out", "gathered"]).chain(gather)).assert().code(0);
+        let command = || command.iter().copied();
+        place.faultline(command().chain(["--out", "alone"])).assert().code(0);
+        place.faultline(command().chain(["--out", "gathered"]).chain(gather)).assert().code(0);
         for name in results.split(' ') {
             let [alone, gathered] =
                 ["alone", "gathered"].map(|it| fs::read_to_string(place.path(it).join(name)).unwrap());
-            assert!(alone == gathered, "{} {name}", command[0]);
+            assert!(alone == gathered, "{:?} {name}", command().next());
         }
         for directory in ["alone", "gathered"] {
             fs::remove_dir_all(place.path(directory)).unwrap();
@@ -73,8 +84,7 @@ fn incomplete_results_and_results_of_other_work_are_refused() {
     let whole = fs::read_to_string(place.path(first)).unwrap();
     let lines: Vec<&str> = whole.lines().collect();
     let refused = |gather: &[&str], message: &str| {
-        let gather = SWEEP.into_iter().chain(["--out", "out", "--gather"]).chain(gather.iter().copied());
-        place.faultline(gather).assert().code(2).stderr(contains(message));
+        is_refused(&place, &[&SWEEP[..], &["--out", "out", "--gather"], gather].concat(), message);
         assert!(!place.path("out").exists(), "nothing is written");
     };
     place.write("cut.jsonl", lines[..lines.len() - 1].join("\n"));
@@ -86,10 +96,32 @@ fn incomplete_results_and_results_of_other_work_are_refused() {
     refused(&["nowhere.jsonl"], "No such file");
     let older = whole.replacen(env!("CARGO_PKG_VERSION"), "0.0.1", 1);
     place.write("older.jsonl", older);
-    refused(&["older.jsonl"], "it belongs to another sweep");
+    refused(&["older.jsonl"], "version 0.0.1 of Faultline wrote it, and this is version");
+    for (options, message) in [
+        (&["--seeds", "9"][..], "its runs have `--seeds 9`, and those of this command have `--seeds 4`"),
+        (&["--seed", "5"], "have `--seed 5`, and those of this command have `--seed 3`"),
+        (&["--set", "links.between.latency=1ms"], "--set links.between.latency=1ms`, and those of this"),
+        (&["--sample", "1"], "have `--sample 1`, and those of this command have no `--sample`"),
+    ] {
+        let seeds = if options[0] == "--seeds" { &[][..] } else { &SWEEP[4..] };
+        let command = [&SWEEP[..4], options, seeds].concat();
+        place.write("other.jsonl", part(&place, &command, "2/3"));
+        refused(&["other.jsonl"], message);
+    }
+    let other = [&COMPARE[..2], &["--protocols", "hc3i,none", "--seeds", "3"]].concat();
+    place.write("other.jsonl", part(&place, &other, "2/3"));
+    let gather = [&COMPARE[..], &["--gather", "other.jsonl"]].concat();
+    is_refused(&place, &gather, "its runs have `--protocols hc3i,none`, and those of this command");
+    place.write("other.jsonl", part(&place, &SEARCH, "2/3"));
+    let gather = ["fuzz", "--gather", "other.jsonl"];
+    is_refused(
+        &place,
+        &gather,
+        "its runs have `--defect no-drain`, and those of this command have no `--defect`",
+    );
     place.write("other.yaml", small(""));
     place.write("other.jsonl", part(&place, &[&["sweep", "other.yaml"], &SWEEP[2..]].concat(), "2/3"));
-    refused(&["other.jsonl"], "it belongs to another sweep");
+    refused(&["other.jsonl"], "it belongs to another sweep: the file differs");
     let local = COMPARE.into_iter().chain(["--backend", "local", "--part", "1/3"]);
     place.faultline(local).assert().code(2).stderr(contains("cannot be divided among machines"));
     place
@@ -154,7 +186,8 @@ fn a_pod_performs_its_part() {
     let place = place();
     fs::create_dir(place.path("campaign")).unwrap();
     let campaign = |version: &str| {
-        let arguments = SWEEP.into_iter().chain(["--backend", "kubernetes", "--workers", "9", "--out", "x"]);
+        let arguments =
+            SWEEP.into_iter().chain(["--backend", "kubernetes", "--workers", "9", "--out", "x", "--quiet"]);
         serde_json::json!({
             "version": version, "arguments": arguments.collect::<Vec<_>>(), "identity": "0", "runs": 6, "parts": 3,
         })
@@ -171,6 +204,21 @@ fn a_pod_performs_its_part() {
     perform("2").code(2).stderr(contains("JOB_COMPLETION_INDEX"));
     place.write("campaign/campaign.json", campaign("0.0.1").to_string());
     perform("0").code(2).stderr(contains("was started with version 0.0.1"));
+}
+
+#[test]
+fn work_that_cannot_be_divided_is_refused_with_the_reason() {
+    let place = place();
+    for (command, reason) in [
+        (&["explore", "--backend", "kubernetes", "--workers", "50"][..], "share one set of visited states"),
+        (&["explore", "--workers", "50"], "share one set of visited states"),
+        (&["reproduce", "hydee", "--backend", "kubernetes"], "need measurements that precede them"),
+        (&["reproduce", "hydee-table1", "--part", "1/2"], "it simulates no runs"),
+        (&["reproduce", "cck", "--part", "1/2", "--with-processes"], "consists of simulations"),
+        (&["reproduce", "cck", "--workers", "2"], "`--workers` works only with `--backend kubernetes`"),
+    ] {
+        is_refused(&place, command, reason);
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The parameters of a sweep: each is a field of the federation file, with its values.
 
+use std::fmt;
 use std::str::FromStr;
 
 use faultline_api::Federation;
@@ -88,6 +89,13 @@ pub enum PlaceError {
         /// The part of the path that has no fields.
         at: String,
     },
+}
+
+impl fmt::Display for Parameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values: Vec<&str> = self.values.iter().map(|it| it.0.as_str()).collect();
+        write!(f, "{}={}", self.path, values.join(","))
+    }
 }
 
 impl FromStr for Parameter {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use faultline_console::campaign::{CAMPAIGN, Campaign, WorkerArguments, sealed};
 use faultline_console::command_error::{CommandError, Exit};
 use faultline_console::output::{note, read_file, replace};
-use faultline_console::progress::Progress;
+use faultline_console::progress::{Progress, last_shown};
 use faultline_trace::printable;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::batch::v1::Job;
@@ -32,6 +32,12 @@ const AT_A_TIME: usize = 16;
 const PAGE: u32 = 500;
 /// Maximum length of a line from the log of a failed pod.
 const WIDTH: usize = 100;
+/// Number of checks between two looks at the progress of unfinished parts, while no part ends.
+const LOOK_EVERY: u32 = 30;
+/// For how long, in seconds, the log of a pod is read at each look: longer than the time between two of them.
+const LOOK_BACK: i64 = 40;
+/// Number of pods whose progress is read. The others are assumed to have done as much.
+const LOOKED_AT: usize = 50;
 /// How often parts whose logs are lost are performed again.
 const ROUNDS: u32 = 3;
 /// Number of checks within which a deleted job is gone.
@@ -61,6 +67,10 @@ struct Performance<'a> {
     progress: Progress,
     /// The number of parts with results.
     done: u32,
+    /// The number of runs that pods have completed in unfinished parts, as far as it was read.
+    running: BTreeMap<u32, u64>,
+    /// The number of unfinished parts whose progress is not read.
+    unread: u64,
     /// Whether a violation has ended the campaign early.
     has_ended: bool,
     /// Whether a violation ends the campaign early.
@@ -109,6 +119,8 @@ impl<'a> Jobs<'a> {
             dir,
             progress,
             done,
+            running: BTreeMap::new(),
+            unread: 0,
             has_ended: *first_found && { known }.any(|it| has_violation(&it)),
             first_found: *first_found,
             failures: BTreeMap::new(),
@@ -261,7 +273,7 @@ impl<'a> Jobs<'a> {
                 }
                 Err(ClusterError { command_error, .. }) => return Err(command_error),
             };
-            performance.progress.reach("", runs_of(performance.campaign, performance.done));
+            performance.progress.reach("", performance.runs());
             sleep(self.check_every * pause).await;
         }
     }
@@ -285,10 +297,7 @@ impl<'a> Jobs<'a> {
             }
         })?;
         let ended = self.listed(name, "status.phase!=Pending,status.phase!=Running", PAGE).await?;
-        // Anyone who may create pods may label them.
-        let is_of_job =
-            |it: &&Pod| it.owner_references().iter().any(|it| Some(&it.uid) == job.uid().as_ref());
-        let pods = ended.iter().filter(is_of_job).filter_map(|it| Some((it, *numbers.get(index(it)?)?)));
+        let pods = ended.iter().filter_map(|it| Some((it, number(it, &job, numbers)?)));
         let (succeeded, failed): (Vec<_>, Vec<_>) = pods.partition(|(it, _)| phase(it) == "Succeeded");
         for (pod, number) in failed {
             if let Some(failure) = failure(pod) {
@@ -303,6 +312,7 @@ impl<'a> Jobs<'a> {
             .try_collect()
             .await?;
         performance.done += collected.iter().flatten().count() as u32;
+        performance.running.retain(|it, _| !Campaign::results(performance.dir, *it).exists());
         performance.has_ended |= performance.first_found && collected.contains(&Some(true));
         if performance.has_ended {
             return Ok(true);
@@ -322,7 +332,39 @@ impl<'a> Jobs<'a> {
             }
             performance.tell(delay.why);
         }
+        if idle % LOOK_EVERY == SLOW {
+            self.look(performance, &job, numbers).await?;
+        }
         Ok(false)
+    }
+
+    /// Reads how many runs the pods of unfinished parts have completed, which they state in their logs.
+    async fn look(
+        &self,
+        performance: &mut Performance<'_>,
+        job: &Job,
+        numbers: &[u32],
+    ) -> Result<(), ClusterError> {
+        let pods = self.listed(&job.name_any(), "status.phase=Running", PAGE).await?;
+        let pods: Vec<_> = pods.iter().filter_map(|it| Some((it, number(it, job, numbers)?))).collect();
+        performance.unread = pods.len().saturating_sub(LOOKED_AT) as u64;
+        let recent = LogParams { since_seconds: Some(LOOK_BACK), ..LogParams::default() };
+        let recent = &recent;
+        let read = |(pod, number): (&Pod, u32)| {
+            let name = pod.name_any();
+            async move {
+                // A pod may have just ended.
+                let log = self.cluster.answered(self.pods.logs(&name, recent)).await.ok()?;
+                Some((number, last_shown(&log)?))
+            }
+        };
+        let read: Vec<Option<(u32, u64)>> = stream::iter(pods.into_iter().take(LOOKED_AT))
+            .map(read)
+            .buffer_unordered(AT_A_TIME)
+            .collect()
+            .await;
+        performance.running.extend(read.into_iter().flatten());
+        Ok(())
     }
 
     /// Lists the pods of a job in certain phases.
@@ -398,6 +440,14 @@ impl<'a> Jobs<'a> {
 }
 
 impl Performance<'_> {
+    /// Returns the number of completed runs.
+    fn runs(&self) -> u64 {
+        let most = self.campaign.runs.div_ceil(u64::from(self.campaign.parts).max(1));
+        let running: u64 = self.running.values().map(|it| most.min(*it)).sum();
+        let unread = running * self.unread / (self.running.len() as u64).max(1);
+        self.campaign.runs.min(runs_of(self.campaign, self.done) + running + unread)
+    }
+
     /// Shows a message unless it was the last one.
     fn tell(&mut self, message: String) {
         if message != self.told {
@@ -455,8 +505,12 @@ fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|it| it.phase.as_deref()).unwrap_or_default()
 }
 
-fn index(pod: &Pod) -> Option<usize> {
-    pod.annotations().get("batch.kubernetes.io/job-completion-index")?.parse().ok()
+/// Returns the number of the part that a pod of this job performs. `numbers` are those of all its parts.
+fn number(pod: &Pod, job: &Job, numbers: &[u32]) -> Option<u32> {
+    // Anyone who may create pods may label them.
+    let is_of_job = pod.owner_references().iter().any(|it| Some(&it.uid) == job.uid().as_ref());
+    let index = pod.annotations().get("batch.kubernetes.io/job-completion-index").filter(|_| is_of_job)?;
+    numbers.get(index.parse::<usize>().ok()?).copied()
 }
 
 fn is_forbidden(error: &kube::Error) -> bool {

@@ -54,9 +54,15 @@ impl Fake {
             }
             ("DELETE", ["pods", _]) => done(),
             ("GET", ["pods"]) => {
-                let is_pending = uri.query().is_some_and(|it| it.contains("status.phase%3DPending"));
-                let phase = |it: &&Value| (it["status"]["phase"] == "Pending") == is_pending;
-                list(self.pods.iter().filter(phase).cloned().collect())
+                let query = uri.query().unwrap_or_default();
+                let is_listed = |it: &&Value| {
+                    let phase = it["status"]["phase"].as_str().unwrap_or_default();
+                    match query.contains("%21%3D") {
+                        true => !query.contains(&format!("%21%3D{phase}")),
+                        false => query.contains(&format!("%3D{phase}")),
+                    }
+                };
+                list(self.pods.iter().filter(is_listed).cloned().collect())
             }
             ("GET", ["events"]) => list(self.events.clone()),
             ("GET", ["pods", _, "log"]) if self.logs.len() > 1 => {
@@ -90,13 +96,7 @@ fn pod(status: &Value) -> Value {
 /// Performs a campaign. Returns the outcome, the result of the first part, and the changes on the cluster.
 async fn performed(fake: Fake) -> (Result<(), CommandError>, Option<String>, Vec<String>) {
     let dir = tempfile::tempdir().unwrap();
-    let campaign = Campaign {
-        version: "0".to_owned(),
-        arguments: vec!["sweep".to_owned()],
-        identity: "0".to_owned(),
-        runs: 1,
-        parts: fake.parts.max(1),
-    };
+    let campaign = campaign(fake.parts.max(1));
     campaign.write(dir.path(), None).unwrap();
     let fake = Arc::new(Mutex::new(fake));
     let served = fake.clone();
@@ -111,6 +111,47 @@ async fn performed(fake: Fake) -> (Result<(), CommandError>, Option<String>, Vec
     let outcome = jobs.perform(&campaign, &arguments).await;
     let changes = fake.lock().unwrap().changes.clone();
     (outcome, fs::read_to_string(Campaign::results(dir.path(), 1)).ok(), changes)
+}
+
+/// The progress counts the runs of unfinished parts, which the pods print.
+#[tokio::test]
+async fn the_progress_of_an_unfinished_part_is_shown() {
+    let pods = vec![pod(&json!({ "phase": "Running" })), pod(&json!({ "phase": "Pending" }))];
+    let log =
+        "{\"of\":1}\nhc3i: 9 of 30 runs, 1.8 per second\nhc3i: 17 of 30 runs, 1.9 per second\n{\"run\":18}\n";
+    let fake = Mutex::new(Fake { pods, logs: vec![log], ..Fake::default() });
+    let cluster = serve_uris(move |method, uri, body| fake.lock().unwrap().answer(method, uri, body));
+    let (jobs, dir) = (Jobs::on(&cluster), tempfile::tempdir().unwrap());
+    let campaign = Campaign { runs: 120, parts: 4, ..campaign(1) };
+    let mut performance = Performance {
+        campaign: &campaign,
+        dir: dir.path(),
+        progress: Progress::new().unless_quiet(true),
+        done: 2,
+        running: BTreeMap::new(),
+        unread: 0,
+        has_ended: false,
+        first_found: false,
+        failures: BTreeMap::new(),
+        told: String::new(),
+    };
+    let job = serde_json::from_value(json!({ "metadata": { "name": "job", "uid": "the uid" } })).unwrap();
+    jobs.look(&mut performance, &job, &[3, 4]).await.unwrap();
+    assert_eq!((performance.runs(), performance.running.keys().copied().collect()), (60 + 17, vec![3]));
+    performance.running.insert(3, 31);
+    assert_eq!(performance.runs(), 60 + 30, "a part has 30 runs");
+    (performance.done, performance.unread) = (0, 3);
+    assert_eq!(performance.runs(), 120, "the other parts are assumed to have as many");
+}
+
+fn campaign(parts: u32) -> Campaign {
+    Campaign {
+        version: "0".to_owned(),
+        arguments: vec!["sweep".to_owned()],
+        identity: "0".to_owned(),
+        runs: 1,
+        parts,
+    }
 }
 
 fn ended(name: &str) -> Value {
