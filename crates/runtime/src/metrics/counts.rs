@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use faultline_core::{Claim, ClusterId, Fact, FactKind, Position, Span, Time};
+use faultline_core::{Claim, ClusterId, Fact, FactKind, Observation, Position, ProbeNo, Span, Time};
 use serde::{Deserialize, Serialize};
 
 /// Number of commits whose times are kept, to compute the work lost in a rollback. Work lost in a rollback to an older
@@ -21,6 +21,17 @@ pub struct Counts {
     /// Time between the commit of a checkpoint and a rollback to it, summed over all rollbacks to checkpoints that this
     /// life committed.
     pub(super) lost: Span,
+    /// Samples of each probe.
+    pub(super) probes: BTreeMap<ProbeNo, Samples>,
+}
+
+/// Samples of a probe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Samples {
+    pub(super) succeeded: u64,
+    pub(super) failed: u64,
+    /// Time from the start to the end of each sample, summed.
+    pub(super) latency: Span,
 }
 
 /// Delays observed on links, by (sending, receiving) cluster: number of packets, and sum of their delays.
@@ -40,6 +51,7 @@ impl Default for Counts {
             forced: 0,
             frozen: Span::ZERO,
             lost: Span::ZERO,
+            probes: BTreeMap::new(),
         }
     }
 }
@@ -63,6 +75,12 @@ impl Counts {
         self.forced += other.forced;
         self.frozen = self.frozen + other.frozen;
         self.lost = self.lost + other.lost;
+        for (probe, theirs) in &other.probes {
+            let mine = self.probes.entry(*probe).or_default();
+            mine.succeeded += theirs.succeeded;
+            mine.failed += theirs.failed;
+            mine.latency = mine.latency + theirs.latency;
+        }
     }
 }
 
@@ -71,7 +89,11 @@ impl Meter {
         if let Some(slot) = slot(fact.kind()) {
             self.counts.facts[slot] += 1;
         }
-        let Fact::Claim(claim) = fact else { return };
+        let claim = match fact {
+            Fact::Claim(claim) => claim,
+            Fact::Observed(it) => return self.observed(it),
+            _ => return,
+        };
         match &**claim {
             Claim::Committed { position, forced, frozen, .. } => {
                 self.counts.forced += u64::from(*forced);
@@ -89,6 +111,15 @@ impl Meter {
             _ => {}
         }
     }
+
+    fn observed(&mut self, observation: &Observation) {
+        if let Observation::Probed { probe, latency, ending, .. } = observation {
+            let samples = self.counts.probes.entry(*probe).or_default();
+            let count = if ending.is_success() { &mut samples.succeeded } else { &mut samples.failed };
+            *count += 1;
+            samples.latency = samples.latency + *latency;
+        }
+    }
 }
 
 /// Returns the index of a kind. Kinds are declared in the order of [`FactKind::OF_PROCESSES`], followed by
@@ -101,7 +132,7 @@ fn slot(kind: FactKind) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faultline_core::{Attempt, Cause, MessageId, ProcessId, Vectors};
+    use faultline_core::{Attempt, Cause, Ending, MessageId, ProcessId, Vectors};
 
     #[test]
     fn every_kind_of_process_has_a_slot() {
@@ -145,5 +176,25 @@ mod tests {
         assert_eq!(counts.of(FactKind::CheckpointCommitted), 4);
         assert_eq!(counts.of(FactKind::Sent), 2);
         assert_eq!(counts.of(FactKind::Begun), 0);
+    }
+
+    #[test]
+    fn samples_are_counted_by_probe_and_result() {
+        let mut meter = Meter::default();
+        for (sample, (probe, ending)) in (0..).zip([
+            (0, Ending::Exit(0)),
+            (0, Ending::TimedOut),
+            (0, Ending::Exit(0)),
+            (1, Ending::Http(500)),
+        ]) {
+            let probed =
+                Observation::Probed { probe: ProbeNo(probe), sample, latency: Span::from_millis(3), ending };
+            meter.count(Time(1), &Fact::Observed(probed.into()));
+        }
+        let mut counts = meter.counts.clone();
+        counts.add(&meter.counts);
+        let first = Samples { succeeded: 4, failed: 2, latency: Span::from_millis(18) };
+        assert_eq!(counts.probes[&ProbeNo(0)], first);
+        assert_eq!((counts.probes[&ProbeNo(1)].succeeded, counts.probes[&ProbeNo(1)].failed), (0, 2));
     }
 }

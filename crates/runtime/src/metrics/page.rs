@@ -85,6 +85,8 @@ pub struct RunInfo {
     pub seed: u64,
     /// Largest permitted time between the first and the last end of a process in a cluster loss.
     pub at_once_within: Span,
+    /// Names of the probes of a system.
+    pub probes: Vec<String>,
 }
 
 impl RunValues {
@@ -113,6 +115,7 @@ impl RunInfo {
             },
             seed: manifest.seed,
             at_once_within: manifest.at_once_within,
+            probes: manifest.names().probes.iter().map(ToString::to_string).collect(),
         }
     }
 }

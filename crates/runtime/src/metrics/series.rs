@@ -11,6 +11,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Unit;
 
+use super::counts::Samples;
 use super::exposition::Exposition;
 use super::page::{FaultEntry, Page, PhaseLabel, RunValues, Uptime, Values, VerdictLabel};
 
@@ -42,6 +43,7 @@ impl Collector for Exposition {
         series.recovery()?;
         series.application()?;
         series.links()?;
+        series.probes()?;
         match &page.run {
             Some(run) => series.run(run),
             None => Ok(()),
@@ -127,6 +129,30 @@ impl Series<'_, '_> {
         self.family("link_delay", "Sum of the delays of all packets over a link", seconds.as_ref(), sums)?;
         let packets = delays.iter().map(|(&pair, &(packets, _))| (labels(pair), number(packets)));
         self.family("link_packets", "Packets that arrived over a link", None, packets)
+    }
+
+    fn probes(&mut self) -> fmt::Result {
+        let names = self.page.run.iter().flat_map(|it| &it.info).flat_map(|it| &it.probes);
+        let names: Vec<&String> = names.collect();
+        let all = self.by_cluster().flat_map(|(cluster, values)| {
+            values.counts.probes.iter().map(move |(probe, samples)| (cluster.clone(), *probe, *samples))
+        });
+        let all = all.map(|(cluster, probe, samples)| {
+            let name = names.get(probe.index()).map_or_else(|| probe.to_string(), |it| (*it).clone());
+            (vec![("cluster", cluster), ("probe", name)], samples)
+        });
+        let all: Vec<(Labels, Samples)> = all.collect();
+        let by_result = all.iter().flat_map(|(labels, samples)| {
+            [("succeeded", samples.succeeded), ("failed", samples.failed)].map(|(result, count)| {
+                let labels = labels.iter().cloned().chain([("result", result.to_owned())]);
+                (labels.collect(), number(count))
+            })
+        });
+        let by_result: Vec<(Labels, _)> = by_result.collect();
+        self.family("probe_samples", "Samples of the probes of a system, by result", None, by_result)?;
+        let latency =
+            all.into_iter().map(|(labels, it)| (labels, ConstCounter::new(it.latency.as_secs_f64())));
+        self.family("probe", "Sum of the times that samples took", Some(&Unit::Seconds), latency)
     }
 
     /// Encodes the metrics of the whole run.
@@ -298,7 +324,7 @@ fn span(span: Span) -> ConstGauge<f64> {
 #[cfg(test)]
 mod tests {
     use faultline_core::fault::LinkProperties;
-    use faultline_core::{Fault, FaultNo, ProcessId, StorageFate};
+    use faultline_core::{Fault, FaultNo, ProbeNo, ProcessId, StorageFate};
 
     use super::super::Sum;
     use super::super::page::RunInfo;
@@ -339,6 +365,7 @@ mod tests {
                 backend: "kubernetes",
                 seed: 7,
                 at_once_within: Span::from_millis(20),
+                probes: vec!["write".to_owned()],
             });
             let kinds = [
                 "crash",
@@ -366,7 +393,10 @@ mod tests {
     fn a_run_shows_its_phase_verdict_and_faults() {
         let sum = Sum::default();
         sum.0.update(|page| {
-            page.values.entry(ClusterId(0)).or_default().counts.lost = Span::from_secs(2);
+            let counts = &mut page.values.entry(ClusterId(0)).or_default().counts;
+            counts.lost = Span::from_secs(2);
+            let samples = Samples { succeeded: 5, failed: 1, latency: Span::from_millis(1500) };
+            counts.probes.insert(ProbeNo(0), samples);
             let run = page.run();
             run.info = Some(RunInfo {
                 federation: "pair".to_owned(),
@@ -374,6 +404,7 @@ mod tests {
                 backend: "local",
                 seed: 7,
                 at_once_within: Span::from_millis(20),
+                probes: vec!["write".to_owned()],
             });
             run.phase = PhaseLabel::Running;
             let fault = Fault::pause(ProcessId(0), Span::from_secs(1));
@@ -405,6 +436,10 @@ mod tests {
             format!("faultline_detection_seconds_bucket{{{of_run},le=\"0.1\"}} 0"),
             format!("faultline_detection_seconds_bucket{{{of_run},le=\"0.3\"}} 1"),
             format!("faultline_lost_work_seconds_total{{{of_run},cluster=\"c0\"}} 2.0"),
+            format!(
+                "faultline_probe_samples_total{{{of_run},cluster=\"c0\",probe=\"write\",result=\"failed\"}} 1"
+            ),
+            format!("faultline_probe_seconds_total{{{of_run},cluster=\"c0\",probe=\"write\"}} 1.5"),
         ] {
             assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
         }
