@@ -2,10 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use faultline_api::Federation;
+use faultline_console::place::RUNS;
 use faultline_console::recording::{HELP, located, unusable};
 use faultline_core::{Fact, Time};
 use faultline_report::page::live;
@@ -29,9 +31,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) fn view(arguments: &ViewArguments) -> Result<Exit, CommandError> {
     let dir = located(arguments.dir.as_deref())?;
     let bundle = Bundle::open(&dir);
+    if dir.is_dir() && !bundle.holds_a_run() {
+        let server = started(Server::of_list(arguments.at, &dir), "--at", &dir)?;
+        note(format_args!("watch: {}", server.address()));
+        server.serve(&interrupt::flag(), None);
+        return Ok(Exit::Pass);
+    }
     let follows = bundle.holds_a_run() && is_in_progress(&bundle).map_err(|it| unusable(&dir, it, HELP))?;
     let recording = (!follows).then(|| LocatedRecording::read(&dir)).transpose()?;
-    let server = start(arguments.at, None, "--at")?;
+    let server = started(Server::start(arguments.at, None), "--at", &dir)?;
     match recording {
         Some(recording) => {
             recording.warn();
@@ -44,18 +52,16 @@ pub(crate) fn view(arguments: &ViewArguments) -> Result<Exit, CommandError> {
     Ok(Exit::Pass)
 }
 
-fn start(
-    address: Option<SocketAddr>,
-    control: Option<Control>,
-    option: &str,
-) -> Result<Server, CommandError> {
-    Server::start(address, control).map_err(|error| {
+/// Returns a server, or why it cannot serve what is in `dir` at the address that the user chose with `option`.
+fn started(server: Result<Server, ServeError>, option: &str, dir: &Path) -> Result<Server, CommandError> {
+    server.map_err(|error| {
         let help = match error {
             ServeError::NotLoopback(address) => format!(
                 "use 127.0.0.1:{port}, and `ssh -L {port}:127.0.0.1:{port}` from the other machine",
                 port = address.port()
             ),
             ServeError::Listen(..) => format!("use another port with `{option}`"),
+            ServeError::NoRecords => return CommandError::path("view", dir, error, HELP),
             error => return CommandError::of_machine(&error),
         };
         CommandError::input(miette!(help = help, "{error}"))
@@ -81,7 +87,7 @@ impl RunPage {
         federation.spec.seed = Some(seed);
         let queue = change_queue.clone();
         let control = Control::new(federation, move |changes| queue.ask(changes, None));
-        let server = start(address, Some(control), "--view")?;
+        let server = started(Server::start(address, Some(control)), "--view", Path::new(RUNS))?;
         note(format_args!("watch:   {}", server.address()));
         if let Some(address) = server.control_address() {
             note(format_args!("control: {address}"));

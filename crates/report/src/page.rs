@@ -1,6 +1,7 @@
 //! The report: one self-contained HTML file that works offline and without a server. [`live`] contains the pages that a
 //! server shows.
 
+pub mod list;
 pub mod live;
 
 use std::collections::BTreeSet;
@@ -80,6 +81,15 @@ pub fn document(title: &str, styles: &[&str], body: Markup) -> String {
 pub fn is_page(content: &str) -> bool {
     let before_title = content.split("<title>").next().unwrap_or_default();
     before_title.contains(r#"<meta name="generator" content="faultline">"#)
+}
+
+/// Returns the title of a page of this module, of which `content` is the beginning.
+pub fn title(content: &str) -> Option<String> {
+    let (_, after) = content.split_once("<title>").filter(|_| is_page(content))?;
+    let title = after.split_once("</title>")?.0;
+    // As `maud` escapes text.
+    let plain = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&amp;", "&")];
+    Some(plain.iter().fold(title.to_owned(), |title, (from, to)| title.replace(from, to)))
 }
 
 /// Renders a page around its body.

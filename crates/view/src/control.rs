@@ -34,7 +34,7 @@ struct ControlState {
     /// The federation with all changes accepted so far.
     federation: Federation,
     clock: RunClock,
-    /// The times of the last changes.
+    /// The times of the last changes that were accepted.
     recent: VecDeque<Instant>,
 }
 
@@ -146,12 +146,12 @@ impl Control {
         if state.recent.len() >= MOST_CHANGES {
             return Err(Refused::TooMany);
         }
-        state.recent.push_back(Instant::now());
         let mut federation = state.federation.clone();
         change(&mut federation);
         let accepted = changes(&state.federation, &federation)
             .map_err(|problems| Refused::Invalid(problems.iter().map(said).collect::<Vec<_>>().join("\n")))?;
         state.federation = federation;
+        state.recent.push_back(Instant::now());
         Ok(accepted)
     }
 
@@ -248,11 +248,18 @@ mod tests {
         assert!(refused(r#"{"steal": {}}"#).contains("steal"));
         let none = control.pause(b"{}").unwrap_err().to_string();
         assert!(none.contains("true or false"), "{none}");
-        for _ in 0..MOST_CHANGES {
-            let _ = control.pause(br#"{"pause": true}"#);
+        for _ in 0..2 * MOST_CHANGES {
+            assert!(
+                refused(r#"{"crash": {"process": "nancy-1"}}"#).contains("nancy-1"),
+                "refusals do not count"
+            );
+        }
+        for number in 0..MOST_CHANGES {
+            let pause = format!(r#"{{"pause": {}}}"#, number % 2 == 0);
+            control.pause(pause.as_bytes()).unwrap();
         }
         assert_eq!(control.pause(br#"{"pause": true}"#), Err(Refused::TooMany));
-        assert_eq!(asked.lock().unwrap().len(), 1, "the run was paused once");
+        assert_eq!(asked.lock().unwrap().len(), MOST_CHANGES);
     }
 
     #[test]

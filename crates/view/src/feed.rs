@@ -12,7 +12,7 @@ use faultline_session::Recording;
 use faultline_trace::{Bundle, BundleError, Follower, Manifest, shell_word};
 use tracing::debug;
 
-use crate::{Shared, Stage};
+use crate::{Run, Stage};
 
 /// The interval between two looks at the record.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -60,32 +60,35 @@ impl Feed {
     }
 
     /// Follows the run.
-    pub(crate) fn run(self, shared: &Shared) {
-        if let Err(error) = self.follow(shared) {
+    pub(crate) fn run(self, run: &Run) {
+        if let Err(error) = self.follow(run) {
             debug!(%error, "cannot follow the run");
-            shared.show(live::message("The run cannot be shown", &error.to_string(), false));
+            run.show(live::message("The run cannot be shown", &error.to_string(), false));
         }
     }
 
-    fn follow(&self, shared: &Shared) -> Result<(), BundleError> {
+    fn follow(&self, run: &Run) -> Result<(), BundleError> {
         let manifest = loop {
             match self.bundle.read_manifest() {
                 Ok(manifest) => break Arc::new(manifest),
                 // The run may not have begun.
-                Err(_) if shared.is_over() => return Ok(()),
+                Err(_) if run.is_over() => return Ok(()),
                 Err(error) if !self.bundle.is_claimed_only() && !is_missing(&error) => return Err(error),
                 Err(_) => thread::sleep(LOOK_EVERY),
             }
         };
-        self.change_to(shared, Stage::Running(manifest.clone()));
+        if self.progress.is_none() && !is_in_progress(&self.bundle)? {
+            return self.judge(run);
+        }
+        self.change_to(run, Stage::Running(manifest.clone()));
         let mut follower = Follower::new(self.bundle.clone(), &manifest, MOST_FACTS);
         let (mut known, mut grown, mut said) = (Vec::new(), Instant::now(), 0);
-        while !shared.is_over() {
+        while !run.is_over() {
             let looked = Instant::now();
-            if self.has_ended()? {
-                return self.judge(shared);
+            if self.has_ended(grown.elapsed())? {
+                return self.judge(run);
             }
-            if !shared.is_watched() {
+            if !run.is_watched() {
                 grown = Instant::now();
                 thread::sleep(LOOK_EVERY);
                 continue;
@@ -98,7 +101,7 @@ impl Feed {
             let quiet = grown.elapsed().as_secs();
             if is_new || progress != known || quiet != said {
                 let update = self.update(&follower, &manifest, &progress, Duration::from_secs(quiet));
-                shared.shown.send_modify(|it| it.update = Arc::new(update));
+                run.shown.send_modify(|it| it.update = Arc::new(update));
                 (known, said) = (progress, quiet);
             }
             thread::sleep(LOOK_EVERY.max(looked.elapsed() * (SHARE - 1)));
@@ -128,19 +131,24 @@ impl Feed {
         Update::new(&run, manifest)
     }
 
-    fn has_ended(&self) -> Result<bool, BundleError> {
-        Ok(self.progress.is_none() && self.bundle.read_manifest()?.outcome.is_some())
+    /// Returns whether the run has ended, or was killed.
+    fn has_ended(&self, quiet: Duration) -> Result<bool, BundleError> {
+        if self.progress.is_some() {
+            return Ok(false);
+        }
+        let was_killed = || quiet >= QUIET && self.bundle.is_locked() == Some(false);
+        Ok(self.bundle.read_manifest()?.outcome.is_some() || was_killed())
     }
 
-    fn judge(&self, shared: &Shared) -> Result<(), BundleError> {
+    fn judge(&self, run: &Run) -> Result<(), BundleError> {
         let page = report(&self.bundle)?;
-        shared.show(page);
+        run.show(page);
         Ok(())
     }
 
     /// Changes the stage, unless the run is over.
-    fn change_to(&self, shared: &Shared, stage: Stage) {
-        shared.shown.send_modify(|it| {
+    fn change_to(&self, run: &Run, stage: Stage) {
+        run.shown.send_modify(|it| {
             if !matches!(it.stage, Stage::Over(_)) {
                 it.stage = stage;
             }
@@ -164,17 +172,18 @@ pub fn report(bundle: &Bundle) -> Result<String, BundleError> {
     Ok(live::report(recorded))
 }
 
-/// Returns whether the run in a bundle is in progress, as far as its files show: it has no outcome, and a file changed
-/// a short time ago.
+/// Returns whether the run in a bundle is in progress, as far as its files show: it has no outcome, and a program writes
+/// to the directory, or a file changed a short time ago.
 ///
 /// # Errors
 ///
 /// Fails if the manifest cannot be read.
 pub fn is_in_progress(bundle: &Bundle) -> Result<bool, BundleError> {
+    let is_locked = bundle.is_locked();
     if bundle.is_claimed_only() {
-        return Ok(true);
+        return Ok(is_locked != Some(false));
     }
     let has_outcome = bundle.read_manifest()?.outcome.is_some();
     let quiet = bundle.last_written().map(|it| SystemTime::now().duration_since(it).unwrap_or_default());
-    Ok(!has_outcome && quiet.is_none_or(|it| it < QUIET))
+    Ok(!has_outcome && (is_locked == Some(true) || quiet.is_none_or(|it| it < QUIET)))
 }

@@ -73,8 +73,10 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
     ),
     ("README.md", "faultline run my.yaml --backend kubernetes", In("docs/kubernetes.md")),
     ("README.md", "faultline run my.yaml --view", VIEW),
+    ("README.md", "faultline view faultline-runs", VIEW),
     ("docs/view.md", "faultline run my.yaml --view", VIEW),
     ("docs/view.md", "faultline view faultline-runs/quickstart-7", VIEW),
+    ("docs/view.md", "faultline view faultline-runs", VIEW),
     (
         "README.md",
         "faultline check --events log.jsonl",

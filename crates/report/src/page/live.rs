@@ -41,13 +41,18 @@ impl Asset {
 
     /// Returns the file with this path.
     pub fn at(path: &str) -> Option<&'static Asset> {
-        [&*SCRIPT, &*STYLES].into_iter().find(|it| it.path == path)
+        [&*SCRIPT, &*LIST_SCRIPT, &*STYLES].into_iter().find(|it| it.path == path)
     }
 }
 
-/// The script of all pages.
+/// The script of the pages of runs.
 pub static SCRIPT: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("text/javascript; charset=utf-8", "js", LIVE_SCRIPT.to_owned()));
+/// The script of the list of records.
+pub static LIST_SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
+    let script = include_str!("../../assets/list.js");
+    Asset::new("text/javascript; charset=utf-8", "js", format!("\"use strict\";(() => {{\n{script}}})();\n"))
+});
 /// The styles of all pages.
 pub static STYLES: LazyLock<Asset> = LazyLock::new(|| {
     let styles = [style::PALETTE, style::PAGE, include_str!("../../assets/live.css")];
@@ -88,6 +93,15 @@ fn json(value: &impl Serialize) -> String {
 /// Renders the report of a run that has ended.
 pub fn report(recorded: RecordedRun<'_>) -> String {
     rendered(recorded, Assets::Linked).0
+}
+
+/// What follows the link to the list of all records.
+const BEFORE: &str = "<main";
+
+/// Adds a link to the list of all records to the page of a run.
+pub fn listed(page: &str) -> String {
+    let up = html! { nav { a href="../../" { "all records" } } }.into_string();
+    page.replacen(BEFORE, &format!("{up}{BEFORE}"), 1)
 }
 
 /// Renders a page about a run that cannot be shown, or not yet. `refreshes` tells whether the page asks again.

@@ -5,7 +5,7 @@ mod description;
 mod evidence;
 mod follow;
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -216,6 +216,21 @@ impl Bundle {
     pub fn last_written(&self) -> Option<SystemTime> {
         let files = self.facts_files().ok()?;
         files.iter().filter_map(|path| fs::metadata(path).ok()?.modified().ok()).max()
+    }
+
+    /// Returns the time at which the manifest was last written; `None` if there is none.
+    pub fn described(&self) -> Option<SystemTime> {
+        fs::metadata(self.manifest_path()).ok()?.modified().ok()
+    }
+
+    /// Returns whether a program of this machine writes to the directory, as far as locks show: programs that record runs
+    /// lock it. `None` if the file system supports no locks.
+    pub fn is_locked(&self) -> Option<bool> {
+        match File::open(&self.dir).ok()?.try_lock_shared() {
+            Ok(()) => Some(false),
+            Err(TryLockError::WouldBlock) => Some(true),
+            Err(TryLockError::Error(_)) => None,
+        }
     }
 
     /// Returns the path of the file for the facts of one life, such as `facts/p3-1.facts` or
