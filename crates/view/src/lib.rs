@@ -20,7 +20,7 @@ mod server;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -51,14 +51,29 @@ pub enum ServeError {
     #[error("cannot serve a page at {0}: {1}")]
     Listen(SocketAddr, #[source] io::Error),
     /// The directory contains no record.
-    #[error("there is no record in it")]
-    NoRecords,
+    #[error("there is no record in {}", .0.display())]
+    NoRecords(PathBuf),
     /// The operating system provided no random bytes for the keys.
     #[error("cannot generate a key: {0}")]
     Random(getrandom::Error),
     /// The server cannot start.
     #[error("cannot start the server: {0}")]
     Start(#[source] io::Error),
+}
+
+impl ServeError {
+    /// Returns the remedy, if the user can do something; `option` is the option with the address.
+    pub fn help(&self, option: &str) -> Option<String> {
+        match self {
+            ServeError::NotLoopback(address) => Some(format!(
+                "use 127.0.0.1:{port}, and `ssh -L {port}:127.0.0.1:{port}` from the other machine",
+                port = address.port()
+            )),
+            ServeError::Listen(..) => Some(format!("use another port with `{option}`")),
+            ServeError::NoRecords(_) => Some("specify a directory that contains records of runs".to_owned()),
+            ServeError::Random(_) | ServeError::Start(_) => None,
+        }
+    }
 }
 
 /// What the page shows.

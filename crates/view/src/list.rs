@@ -76,7 +76,7 @@ impl List {
         let list = Arc::new(List { dir: dir.to_owned(), state: Mutex::new(state) });
         list.search();
         if list.lock().entries.is_empty() {
-            return Err(ServeError::NoRecords);
+            return Err(ServeError::NoRecords(dir.to_owned()));
         }
         let spawn = |name: &str, act: fn(&List)| {
             let list = list.clone();
@@ -356,7 +356,7 @@ mod tests {
     fn a_list_contains_records_and_pages() {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path();
-        assert!(matches!(List::start(dir), Err(ServeError::NoRecords)));
+        assert!(matches!(List::start(dir), Err(ServeError::NoRecords(_))));
         record(&dir.join("a"), |_| ());
         record(&dir.join("sweep/records/1"), |_| ());
         record(&dir.join("broken"), |_| ());

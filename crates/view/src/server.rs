@@ -191,6 +191,7 @@ async fn send_events(
                 ("now", &sent.now, &update.now),
                 ("diagram", &sent.diagram, &update.diagram),
                 ("story", &sent.story, &update.story),
+                ("map", &sent.map, &update.map),
             ];
             for (name, _, new) in parts.into_iter().filter(|(_, old, new)| old != new) {
                 let _ = write!(text, "event: {name}\ndata: {new}\n\n");
@@ -242,6 +243,7 @@ async fn changed(shared: &Shared, content: Body, is_fault: bool) -> Response {
             let status = match refused {
                 Refused::NotBegun => StatusCode::CONFLICT,
                 Refused::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
+                Refused::Failed(_) => StatusCode::BAD_GATEWAY,
                 Refused::TooMany => StatusCode::TOO_MANY_REQUESTS,
             };
             said(status, &refused.to_string())
@@ -255,13 +257,14 @@ mod tests {
     use std::net::TcpStream;
 
     use faultline_api::samples::sample;
+    use faultline_core::Span;
 
     use crate::{Control, Server};
 
     fn started() -> (Server, String) {
         let text = sample("quickstart").expect("the sample exists").text;
         let federation = faultline_api::parse("quickstart", text.as_bytes()).expect("the sample is valid");
-        let control = Control::new(federation, |_| ());
+        let control = Control::new(federation, Span::ZERO, |_, _| Ok(()));
         let server = Server::start(Some("127.0.0.1:0".parse().unwrap()), Some(control)).unwrap();
         let host = server.address.to_string();
         (server, host)
