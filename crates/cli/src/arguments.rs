@@ -160,7 +160,7 @@ pub(crate) struct RunArguments {
     /// http://ADDR/metrics
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(crate) metrics: Option<SocketAddr>,
-    /// With `--backend local`, serve a page that shows the run, and then its report. Prints two addresses, one of which
+    /// Unless in virtual time, serve a page that shows the run, and then its report. Prints two addresses, one of which
     /// can also add faults and pause the run [default ADDR: 127.0.0.1:7380, or the next free port]
     ///
     /// After the run, the program serves the report until Ctrl-C, or until no page has been open for 60 s. Only this
