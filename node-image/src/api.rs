@@ -18,18 +18,22 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Extension, Router};
 use faultline_api::Names;
-use faultline_api::supervision::{self, Amended, BUNDLE, PLACES, Places, Refusal, SPEC, STATUS};
+use faultline_api::supervision::{
+    self, Amended, BUNDLE, FACTS, FACTS_PER_ANSWER, FactsHead, HeldFacts, PLACES, PieceHead, Places, Refusal,
+    SPEC, STATUS,
+};
 use faultline_callers::{SharedPage, Trust, UntrustedConnections};
 use faultline_core::ProcessId;
 use faultline_runtime::metrics::Sum;
 use faultline_runtime::remote::{AgentPlace, PlaceRegistry};
 use faultline_tls::Acceptor;
-use faultline_trace::Bundle;
+use faultline_trace::{Bundle, BundleError};
 use futures::future::ready;
 use futures::{StreamExt, stream};
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
+use tokio::sync::Semaphore;
 use tokio_util::io::{ReaderStream, SyncIoBridge};
 use tracing::{debug, warn};
 
@@ -42,6 +46,8 @@ const IDLE: Duration = Duration::from_secs(90);
 const UNTRUSTED: usize = 512;
 /// Time for which a page with metrics is sent again. Callers without a token can request it.
 pub(crate) const FRESH: Duration = Duration::from_millis(500);
+/// Maximum number of clients that read facts at the same time.
+pub(crate) const FACTS_READERS: usize = 4;
 /// Size in bytes of the buffer between packing and sending a record.
 const PIPE: usize = 256 << 10;
 
@@ -62,6 +68,8 @@ pub(crate) struct ApiState {
     pub(crate) page: SharedPage,
     /// Directory of the record.
     pub(crate) dir: PathBuf,
+    /// Limits how many clients read facts at the same time.
+    pub(crate) facts_readers: Arc<Semaphore>,
 }
 
 /// The caller of a request.
@@ -114,6 +122,7 @@ fn router(api: Arc<ApiState>) -> Router {
         .route(STATUS, get(status))
         .route("/v1/requests/{id}/done", post(done))
         .route(BUNDLE, get(bundle))
+        .route(FACTS, post(facts))
         .route_layer(middleware::from_fn_with_state(api.clone(), guard))
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok\n"))
@@ -147,7 +156,7 @@ async fn guard(
     if is_writer || is_readable(request.method(), request.uri().path()) {
         next.run(request).await
     } else {
-        let why = format!("the reader's token allows only `GET {STATUS}` and `GET {BUNDLE}`");
+        let why = format!("the reader's token allows only `GET {STATUS}`, `GET {BUNDLE}` and `POST {FACTS}`");
         refuse(StatusCode::FORBIDDEN, why)
     }
 }
@@ -158,7 +167,11 @@ fn is_exposed(address: IpAddr, is_encrypted: bool) -> bool {
 
 /// Returns whether the reader's token allows a request.
 fn is_readable(method: &Method, path: &str) -> bool {
-    method == Method::GET && [STATUS, BUNDLE].contains(&path)
+    match *method {
+        Method::GET => [STATUS, BUNDLE].contains(&path),
+        Method::POST => path == FACTS,
+        _ => false,
+    }
 }
 
 async fn places(State(api): State<Arc<ApiState>>, body: Bytes) -> Response {
@@ -250,6 +263,59 @@ async fn bundle(State(api): State<Arc<ApiState>>) -> Response {
     ([(CONTENT_TYPE, "application/x-tar")], Body::from_stream(record)).into_response()
 }
 
+/// Sends what was added to the record since the client's last request. Reads files only, a bounded part of them, and
+/// interprets nothing, so that the run is not disturbed.
+async fn facts(State(api): State<Arc<ApiState>>, body: Bytes) -> Response {
+    let Ok(permit) = api.facts_readers.clone().try_acquire_owned() else {
+        return refuse(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too many clients read facts; try again later".to_owned(),
+        );
+    };
+    let held: HeldFacts = match serde_json::from_slice(&body) {
+        Ok(held) => held,
+        Err(error) => {
+            let why = format!("the body does not say which facts the client has: {error}");
+            return refuse(StatusCode::BAD_REQUEST, why);
+        }
+    };
+    let bundle = Bundle::open(&api.dir);
+    let read = tokio::task::spawn_blocking(move || {
+        let added = added(&bundle, &held);
+        drop(permit);
+        added
+    });
+    match read.await.map_err(io::Error::other) {
+        Ok(Ok(answer)) => ([(CONTENT_TYPE, "application/octet-stream")], answer).into_response(),
+        Ok(Err(error)) => refuse(StatusCode::NOT_FOUND, format!("there is no record yet: {error}")),
+        Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
+}
+
+/// Returns what a record has in addition to what the client has.
+fn added(bundle: &Bundle, held: &HeldFacts) -> Result<Vec<u8>, BundleError> {
+    let description = bundle.read_description()?;
+    let digest = blake3::hash(description.concat().as_bytes()).to_string();
+    let is_known = held.description.as_ref() == Some(&digest);
+    let head = FactsHead { digest, description: (!is_known).then_some(description) };
+    let mut answer = serde_json::to_vec(&head).expect("text can be written as JSON");
+    answer.push(b'\n');
+    let held: BTreeMap<_, _> = held.facts.iter().map(|it| ((it.0, it.1), it.2)).collect();
+    let mut left = FACTS_PER_ANSWER;
+    for ((process, life), length) in bundle.facts_lengths()? {
+        let offset = held.get(&(process.0, life.0)).copied().unwrap_or(0);
+        if offset >= length || left <= PieceHead::LENGTH {
+            continue;
+        }
+        let piece = bundle.read_facts_at(process, life, offset, left - PieceHead::LENGTH)?;
+        let head = PieceHead { process: process.0, life: life.0, offset, length: piece.len() as u32 };
+        left -= PieceHead::LENGTH + piece.len();
+        answer.extend(head.bytes());
+        answer.extend(piece);
+    }
+    Ok(answer)
+}
+
 async fn metrics(State(api): State<Arc<ApiState>>) -> Response {
     let text = api.page.text(|| api.sum.text());
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
@@ -306,6 +372,8 @@ fn json(value: &impl Serialize) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use faultline_core::Life;
+
     use super::*;
 
     #[test]
@@ -315,6 +383,40 @@ mod tests {
         let mut archive = Vec::new();
         pack(dir.path(), &mut archive).unwrap_err();
         assert!(!archive.is_empty() && archive.len() <= 1024, "{} bytes", archive.len());
+    }
+
+    #[test]
+    fn only_what_was_added_to_a_record_is_sent() {
+        let dir = tempfile::tempdir().unwrap();
+        let bundle = Bundle::create(dir.path()).unwrap();
+        assert!(added(&bundle, &HeldFacts::default()).is_err(), "there is no manifest");
+        bundle.write_description(&["{}".to_owned(), "a: 1\n".to_owned()]).unwrap();
+        let (one, two) = ((ProcessId(0), Life(1)), (ProcessId(3), Life(2)));
+        bundle.write_facts_at(one.0, one.1, 0, b"abcdef").unwrap();
+        bundle.write_facts_at(two.0, two.1, 0, &vec![7; FACTS_PER_ANSWER]).unwrap();
+        let ask = |held: &HeldFacts| {
+            let answer = added(&bundle, held).unwrap();
+            let end = answer.iter().position(|it| *it == b'\n').unwrap();
+            let head: FactsHead = serde_json::from_slice(&answer[..end]).unwrap();
+            assert!(answer.len() - end - 1 <= FACTS_PER_ANSWER);
+            let (mut rest, mut pieces) = (&answer[end + 1..], Vec::new());
+            while let Some((head, content, after)) = PieceHead::split(rest) {
+                pieces.push((head.process, head.life, head.offset, content.to_vec()));
+                rest = after;
+            }
+            assert_eq!(rest, b"");
+            (head, pieces)
+        };
+        let (head, pieces) = ask(&HeldFacts::default());
+        assert_eq!(head.description.unwrap()[1], "a: 1\n");
+        assert_eq!(pieces[0], (0, 1, 0, b"abcdef".to_vec()));
+        let had = pieces[1].3.len() as u64;
+        assert!(had > 0 && had < FACTS_PER_ANSWER as u64);
+        let held = HeldFacts { description: Some(head.digest), facts: vec![(0, 1, 4), (3, 2, had)] };
+        let (head, pieces) = ask(&held);
+        assert_eq!(head.description, None);
+        assert_eq!(pieces[0], (0, 1, 4, b"ef".to_vec()));
+        assert_eq!((pieces[1].2, pieces[1].3.len() as u64), (had, FACTS_PER_ANSWER as u64 - had));
     }
 
     #[test]

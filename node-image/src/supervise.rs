@@ -27,6 +27,7 @@ use faultline_runtime::{Keys, RunOptions, interrupt};
 use faultline_session::{Backend, PreparedRun, Recording, RunEnd, Session, SessionError, bound_memory};
 use faultline_trace::manifest::BackendKind;
 use faultline_trace::{Bundle, Trace, read_facts};
+use tokio::sync::Semaphore;
 
 use crate::amend::Amender;
 use crate::api::{self, ApiState};
@@ -135,6 +136,7 @@ impl Visitor for Run<'_> {
             sum: sum.clone(),
             page: SharedPage::new(api::FRESH),
             dir: out.clone(),
+            facts_readers: Arc::new(Semaphore::new(api::FACTS_READERS)),
         };
         let session = Session::new(federation).of_text(text, SystemTime::now());
         let draft = session.draft(BackendKind::Kubernetes).map_err(CommandError::input)?;

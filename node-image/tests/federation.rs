@@ -170,12 +170,18 @@ fn a_reader_can_read_the_status_and_the_record_and_change_nothing() {
     assert_eq!(asked("GET", "/v1/status").0, 200);
     assert_eq!(asked("GET", "/v1/status?after=3").0, 200);
     assert_eq!(asked("GET", "/v1/bundle").0, 409, "allowed, but the record is incomplete");
+    assert_eq!(asked("POST", "/v1/facts").0, 400, "allowed, but the body is incomplete");
+    // 404 until the record exists.
+    let facts = || ask(address, "POST", "/v1/facts", Some(&reader), br#"{"facts":[]}"#);
+    let (_, answer) = std::iter::repeat_with(facts).find(|it| it.0 == 200).unwrap();
+    assert!(String::from_utf8_lossy(&answer).contains("paris-0"));
     for (method, path) in [
         ("PUT", "/v1/places"),
         ("PUT", "/v1/spec"),
         ("POST", "/v1/requests/1/done"),
         ("GET", "/v1/places"),
         ("HEAD", "/v1/bundle"),
+        ("PUT", "/v1/facts"),
     ] {
         let (code, why) = asked(method, path);
         let why = String::from_utf8(why).unwrap();

@@ -8,10 +8,11 @@
 //! | `GET /v1/status?after=N` | | [`RunStatus`], with the first events after number `N` (0 if `after` is omitted), at most [`EVENTS_PER_STATUS`] |
 //! | `POST /v1/requests/{id}/done` | | 204; 404 if there is no such request, or if it no longer needs an answer |
 //! | `GET /v1/bundle` | | the record as a tar stream; 409 until the record is complete |
+//! | `POST /v1/facts` | [`HeldFacts`] | what was added to the record since: [`FactsHead`], a line break, and for each piece a [`PieceHead`] and its content, together at most [`FACTS_PER_ANSWER`] bytes; 404 until there is a record; 429 if there are too many such requests at the same time |
 //! | `GET /metrics`, `GET /healthz` | | no authorization needed |
 //!
 //! All paths under `/v1` require `Authorization: Bearer` with the [`token`] of the federation's key, and answer 401
-//! without it. The [`reader_token`] allows only `GET /v1/status` and `GET /v1/bundle`; any other request with it is
+//! without it. The [`reader_token`] allows only `GET /v1/status`, `GET /v1/bundle` and `POST /v1/facts`; any other request with it is
 //! answered with 403. If a request for one of these paths comes from another machine, its connection must be encrypted
 //! with TLS 1.3; the handshake proves that the supervisor has the [`tls_key`]. Without encryption, the answer is 426,
 //! even if the token is valid. Only the supervisor and its client have the federation's key. Programs that fetch the
@@ -35,6 +36,11 @@ pub const SPEC: &str = "/v1/spec";
 pub const STATUS: &str = "/v1/status";
 /// Path of the record.
 pub const BUNDLE: &str = "/v1/bundle";
+/// Path of the facts so far.
+pub const FACTS: &str = "/v1/facts";
+
+/// Maximum size of the pieces in an answer to a request for facts, in bytes.
+pub const FACTS_PER_ANSWER: usize = 4 << 20;
 
 /// Maximum number of events in a status. A client finds the others in the next ones.
 pub const EVENTS_PER_STATUS: usize = 1000;
@@ -163,6 +169,66 @@ pub struct Amendment {
     /// The reason why the spec was rejected; absent if it was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+}
+
+/// What a client has received of the record of a run in progress.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldFacts {
+    /// Digest of the description that it has; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// For each file of facts: the process, the life, and the number of bytes.
+    pub facts: Vec<(u32, u32, u64)>,
+}
+
+/// The beginning of an answer to a request for facts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FactsHead {
+    /// Digest of the description.
+    pub digest: String,
+    /// The manifest and the federation file; absent if the client has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<[String; 2]>,
+}
+
+/// The beginning of a piece of a file of facts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PieceHead {
+    /// The process.
+    pub process: u32,
+    /// The life.
+    pub life: u32,
+    /// The place of the piece in the file, in bytes.
+    pub offset: u64,
+    /// The length of the piece, in bytes.
+    pub length: u32,
+}
+
+impl PieceHead {
+    /// The length of its bytes.
+    pub const LENGTH: usize = 20;
+
+    /// Returns its bytes.
+    pub fn bytes(&self) -> [u8; PieceHead::LENGTH] {
+        let mut bytes = [0; PieceHead::LENGTH];
+        bytes[..4].copy_from_slice(&self.process.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.life.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.offset.to_be_bytes());
+        bytes[16..].copy_from_slice(&self.length.to_be_bytes());
+        bytes
+    }
+
+    /// Splits the first piece off an answer: its head, its content, and the rest. `None` if it is incomplete.
+    pub fn split(bytes: &[u8]) -> Option<(PieceHead, &[u8], &[u8])> {
+        let (head, rest) = bytes.split_first_chunk::<{ PieceHead::LENGTH }>()?;
+        let number = |at: usize| head[at..].first_chunk().map(|it| u32::from_be_bytes(*it));
+        let offset = u64::from_be_bytes(*head[8..].first_chunk()?);
+        let head = PieceHead { process: number(0)?, life: number(4)?, offset, length: number(16)? };
+        let (content, rest) = rest.split_at_checked(head.length as usize)?;
+        Some((head, content, rest))
+    }
 }
 
 /// Status of a federation.
@@ -520,6 +586,15 @@ mod tests {
         let read: RunStatus = serde_json::from_str(&json).unwrap();
         assert_eq!((read.missing.len(), read.reasons.len()), (MAX_PROCESSES, MAX_REASONS));
         assert_eq!(read.events, status.events[..EVENTS_PER_STATUS]);
+    }
+
+    #[test]
+    fn a_piece_is_split_off_an_answer() {
+        let head = PieceHead { process: u32::MAX, life: 2, offset: 1 << 40, length: 3 };
+        let answer = [&head.bytes()[..], b"abcd"].concat();
+        assert_eq!(PieceHead::split(&answer), Some((head, &b"abc"[..], &b"d"[..])));
+        assert_eq!(PieceHead::split(&answer[..22]), None);
+        assert_eq!(PieceHead::split(b""), None);
     }
 
     #[test]

@@ -160,7 +160,7 @@ pub(crate) struct RunArguments {
     /// http://ADDR/metrics
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(crate) metrics: Option<SocketAddr>,
-    /// With `--backend local`, serve a page that shows the run, and then its report. Prints two addresses, one of which
+    /// Unless in virtual time, serve a page that shows the run, and then its report. Prints two addresses, one of which
     /// can also add faults and pause the run [default ADDR: 127.0.0.1:7380, or the next free port]
     ///
     /// After the run, the program serves the report until Ctrl-C, or until no page has been open for 60 s. Only this
@@ -881,17 +881,19 @@ pub(crate) struct ReportArguments {
     pub(crate) to: Option<PathBuf>,
 }
 
-/// Serve a page about a run that is in progress, or about a recorded run.
+/// Serve a page about a run that is in progress, about a recorded run, or about all records in a directory.
 ///
-/// Follows a run that another program performs, and shows the report at the same address once the run has ended. Prints
-/// the address. Only this machine can reach the page. Ends with Ctrl-C.
+/// Follows a run that another program performs, and shows the report at the same address once the run has ended. For a
+/// directory that contains records, lists them with their verdicts, and the pages of comparisons, sweeps and
+/// reproductions. Prints the address. Only this machine can reach the page. Ends with Ctrl-C.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   faultline view
-  faultline view faultline-runs/quickstart-7")]
+  faultline view faultline-runs/quickstart-7
+  faultline view faultline-runs                     all records")]
 pub(crate) struct ViewArguments {
-    /// Read the run in this directory [default: the newest one in `faultline-runs`]
+    /// Read the run, or all runs, in this directory [default: the newest one in `faultline-runs`]
     pub(crate) dir: Option<PathBuf>,
     /// Serve the page at this address [default: 127.0.0.1:7380, or the next free port]
     #[arg(long, value_name = "ADDR", value_parser = address)]

@@ -75,6 +75,9 @@ impl Live {
 
     /// Shows the measurements of links.
     pub(crate) fn measured(&mut self, links: &[LinkEntry]) {
+        if let Some(page) = &self.page {
+            page.measured(links);
+        }
         let event = self.reporter.measured(links);
         self.screen.show_event(None, &event.text);
     }

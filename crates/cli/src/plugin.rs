@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &RunArguments, memory: Option<Size>) -> Result<Exit
         out,
         record: _,
         metrics: _,
-        view: _,
+        view,
         strict: _,
         output: OutputArguments { format, quiet, verbose },
         cluster,
@@ -50,6 +50,8 @@ pub(crate) fn run(arguments: &RunArguments, memory: Option<Size>) -> Result<Exit
     line.option("--repeat", Some(repeat.to_string()));
     line.option("--timeout", timeout.map(|it| it.to_string()));
     line.option("--out", out.as_ref());
+    line.option("--view", view.flatten().map(|it| it.to_string()));
+    line.flag("--view", view.is_some_and(|it| it.is_none()).into());
     line.option("--memory", memory.map(|it| it.to_string()));
     line.option("--format", Some(format.as_str()));
     line.flag("--quiet", (*quiet).into());

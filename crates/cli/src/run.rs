@@ -105,7 +105,7 @@ fn has_effect(arguments: &RunArguments) -> Result<(), CommandError> {
     let (local, pods) = (*backend == BackendName::Local, *backend == BackendName::Kubernetes);
     let ignored = [
         ("--metrics", metrics.is_some() && !local, "local"),
-        ("--view", view.is_some() && !local, "local"),
+        ("--view", view.is_some() && !local && !pods, "local"),
         ("--fresh-programs", *fresh_programs && *backend != BackendName::Simulate, "simulate"),
         ("--timeout", timeout.is_some() && !pods, "kubernetes"),
         ("--namespace", cluster.namespace.is_some() && !pods, "kubernetes"),

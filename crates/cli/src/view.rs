@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use faultline_api::Federation;
 use faultline_console::recording::{HELP, located, unusable};
-use faultline_core::{Fact, Time};
+use faultline_core::{Fact, Span, Time};
 use faultline_report::page::live;
 use faultline_runtime::supervise::ChangeQueue;
 use faultline_supervisor::Status;
 use faultline_trace::Bundle;
-use faultline_view::feed::{Feed, SharedProgress, is_in_progress};
+use faultline_trace::manifest::LinkEntry;
+use faultline_view::feed::{Feed, SharedStatus, is_in_progress};
 use faultline_view::{Control, ServeError, Server};
 use miette::miette;
 
@@ -22,6 +23,8 @@ use crate::interrupt;
 use crate::output::note;
 use crate::recording::LocatedRecording;
 
+/// Time from a request until an added fault is due.
+const DUE_AFTER: Span = Span::from_millis(300);
 /// Time without an open page after which `faultline run --view` ends.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -29,9 +32,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) fn view(arguments: &ViewArguments) -> Result<Exit, CommandError> {
     let dir = located(arguments.dir.as_deref())?;
     let bundle = Bundle::open(&dir);
+    if dir.is_dir() && !bundle.holds_a_run() {
+        let server = started(Server::of_list(arguments.at, &dir), "--at")?;
+        note(format_args!("watch: {}", server.address()));
+        server.serve(&interrupt::flag(), None);
+        return Ok(Exit::Pass);
+    }
     let follows = bundle.holds_a_run() && is_in_progress(&bundle).map_err(|it| unusable(&dir, it, HELP))?;
     let recording = (!follows).then(|| LocatedRecording::read(&dir)).transpose()?;
-    let server = start(arguments.at, None, "--at")?;
+    let server = started(Server::start(arguments.at, None), "--at")?;
     match recording {
         Some(recording) => {
             recording.warn();
@@ -44,28 +53,18 @@ pub(crate) fn view(arguments: &ViewArguments) -> Result<Exit, CommandError> {
     Ok(Exit::Pass)
 }
 
-fn start(
-    address: Option<SocketAddr>,
-    control: Option<Control>,
-    option: &str,
-) -> Result<Server, CommandError> {
-    Server::start(address, control).map_err(|error| {
-        let help = match error {
-            ServeError::NotLoopback(address) => format!(
-                "use 127.0.0.1:{port}, and `ssh -L {port}:127.0.0.1:{port}` from the other machine",
-                port = address.port()
-            ),
-            ServeError::Listen(..) => format!("use another port with `{option}`"),
-            error => return CommandError::of_machine(&error),
-        };
-        CommandError::input(miette!(help = help, "{error}"))
+/// Returns a server, or the error; `option` is the option with the address.
+fn started(server: Result<Server, ServeError>, option: &str) -> Result<Server, CommandError> {
+    server.map_err(|error| match error.help(option) {
+        Some(help) => CommandError::input(miette!(help = help, "{error}")),
+        None => CommandError::of_machine(&error),
     })
 }
 
 /// The page of a run of this program.
 pub(crate) struct RunPage {
     server: Server,
-    progress: SharedProgress,
+    progress: SharedStatus,
     pub(crate) change_queue: ChangeQueue,
 }
 
@@ -80,13 +79,16 @@ impl RunPage {
         let mut federation = federation.clone();
         federation.spec.seed = Some(seed);
         let queue = change_queue.clone();
-        let control = Control::new(federation, move |changes| queue.ask(changes, None));
-        let server = start(address, Some(control), "--view")?;
+        let control = Control::new(federation, DUE_AFTER, move |_, changes| {
+            queue.ask(changes, None);
+            Ok(())
+        });
+        let server = started(Server::start(address, Some(control)), "--view")?;
         note(format_args!("watch:   {}", server.address()));
         if let Some(address) = server.control_address() {
             note(format_args!("control: {address}"));
         }
-        Ok(RunPage { server, progress: SharedProgress::default(), change_queue })
+        Ok(RunPage { server, progress: SharedStatus::default(), change_queue })
     }
 
     /// Shows the run while it is recorded in a bundle.
@@ -97,6 +99,11 @@ impl RunPage {
     /// Takes note of a fact that the supervisor recorded.
     pub(crate) fn recorded(&self, at: Time, fact: &Fact) {
         self.server.control().into_iter().for_each(|it| it.recorded(at, fact));
+    }
+
+    /// Takes note of the measurements of links.
+    pub(crate) fn measured(&self, links: &[LinkEntry]) {
+        self.progress.set_links(links);
     }
 
     /// Takes note of the supervisor's status.

@@ -4,6 +4,8 @@
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
+use faultline_trace::duration::rough;
+
 use crate::output::supports_escapes;
 
 /// The interval between two refreshes on a terminal.
@@ -188,15 +190,6 @@ fn per_time(rate: f64) -> String {
         _ => (rate * 3600.0, "hour"),
     };
     format!("{amount:.1} per {unit}")
-}
-
-/// Formats a remaining time that is given in seconds, with the precision of an estimate.
-fn rough(seconds: f64) -> String {
-    match seconds {
-        ..120.0 => format!("{seconds} s"),
-        ..7200.0 => format!("{:.0} min", seconds / 60.0),
-        _ => format!("{:.1} h", seconds / 3600.0),
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The command line of `kubectl faultline`. The help text is part of the product.
 
+use std::net::SocketAddr;
 use std::num::NonZero;
 use std::path::PathBuf;
 
@@ -42,6 +43,7 @@ pub(crate) enum Command {
     Run(RunArguments),
     #[command(after_help = FETCH_EXAMPLES)]
     Fetch(FetchArguments),
+    View(ViewArguments),
     Doctor(DoctorArguments),
     Logs(LogsArguments),
     /// List, show or cancel campaigns: runs that pods perform for `faultline sweep --backend kubernetes`, for example.
@@ -137,6 +139,10 @@ pub(crate) struct RunArguments {
     /// Write the record to DIR instead of a new directory in `faultline-runs`
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// Serve a page that shows the run, and then its report. Prints an address to watch, and, if you may patch
+    /// federations, one that can also add faults and pause the run [default ADDR: 127.0.0.1:7380, or the next free port]
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true)]
+    pub(crate) view: Option<Option<SocketAddr>>,
     /// Limit the memory of this program to SIZE, such as 2GiB. A record that cannot be judged within the limit is
     /// rejected. Does not apply to the supervisor, which has its own limit. Default: half of the memory of the machine,
     /// or of the container if its limit is lower
@@ -144,6 +150,27 @@ pub(crate) struct RunArguments {
     pub(crate) memory: Option<Size>,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
+    #[command(flatten)]
+    pub(crate) cluster: KubernetesArguments,
+}
+
+/// Serve a page about a run in pods, and its report once the run has ended.
+///
+/// Follows the run from this machine, and does not affect it. Prints an address to watch, and, if you may patch
+/// federations, one that can also add faults and pause the run. Requires permission to get federations and the secret
+/// `NAME-reader`, and to get and create pods/portforward. Only this machine can reach the page. Ends with Ctrl-C.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl faultline view federation/quickstart
+  kubectl faultline view quickstart --namespace experiments")]
+pub(crate) struct ViewArguments {
+    /// Select the federation, in the notation of kubectl
+    #[arg(value_name = "federation/NAME")]
+    pub(crate) federation: String,
+    /// Serve the page at this address [default: 127.0.0.1:7380, or the next free port]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) at: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) cluster: KubernetesArguments,
 }

@@ -12,8 +12,11 @@ use faultline_trace::shell_word;
 use futures::AsyncBufRead;
 use http::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
 use k8s_openapi::api::core::v1::{Pod, Secret};
-use kube::api::{DeleteParams, LogParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, LogParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
 use miette::miette;
@@ -242,6 +245,15 @@ impl KubernetesCluster {
         }
     }
 
+    /// Changes a federation.
+    pub(crate) async fn patch(&self, name: &str, patch: &Patch<Value>) -> Result<(), ClusterError> {
+        let (federations, parameters) = (self.outlines(), PatchParams::default());
+        match self.answered(federations.patch(name, &parameters, patch)).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.denied("patch", "federations", &error)),
+        }
+    }
+
     /// Deletes exactly this federation, and waits until all its objects are deleted. Does not delete another
     /// federation with the same name.
     pub(crate) async fn delete(&self, federation: &Federation) -> Result<(), ClusterError> {
@@ -426,6 +438,31 @@ fn changed_fields(ours: &FederationSpec, theirs: &FederationSpec) -> String {
     let names: BTreeSet<String> = fields(&ours).into_iter().chain(fields(&theirs)).collect();
     let changed = names.into_iter().filter(|it| ours.get(it) != theirs.get(it));
     changed.map(|it| format!("`spec.{it}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns whether the user may do something in a namespace: `verb` on a resource, given as its group, its name and its
+/// subresource.
+pub(crate) async fn may(
+    client: &Client,
+    namespace: &str,
+    (group, resource, part): (&str, &str, &str),
+    verb: &str,
+) -> Result<bool, kube::Error> {
+    let asked = ResourceAttributes {
+        namespace: Some(namespace.to_owned()),
+        group: Some(group.to_owned()),
+        resource: Some(resource.to_owned()),
+        subresource: Some(part.to_owned()).filter(|it| !it.is_empty()),
+        verb: Some(verb.to_owned()),
+        ..ResourceAttributes::default()
+    };
+    let spec = SelfSubjectAccessReviewSpec {
+        resource_attributes: Some(asked),
+        ..SelfSubjectAccessReviewSpec::default()
+    };
+    let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+    let answer = Api::all(client.clone()).create(&PostParams::default(), &review).await?;
+    Ok(answer.status.is_some_and(|it| it.allowed))
 }
 
 /// Returns a random text that identifies this invocation.

@@ -13,9 +13,6 @@ use faultline_console::interrupt;
 use faultline_tc::probe::{Ability, Probe};
 use futures::{StreamExt, stream};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
-};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, LogParams, PostParams};
@@ -23,7 +20,7 @@ use kube::{Api, Client, ResourceExt};
 use tokio::time::sleep;
 
 use crate::arguments::DoctorArguments;
-use crate::cluster::{INSTALL, KubernetesCluster, NO_DEFINITION, invocation};
+use crate::cluster::{INSTALL, KubernetesCluster, NO_DEFINITION, invocation, may};
 use crate::run::until_interrupted;
 
 /// Oldest minor version of Kubernetes 1 that supports the definition's rules.
@@ -227,28 +224,13 @@ impl Examiner {
 
     /// Returns those of the rights that the user lacks, as a list; empty if there are none.
     async fn denied(&self, rights: &[(&str, &str, &str, &[&str])]) -> Result<String, CommandError> {
-        let reviews: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
         let mut denied = Vec::new();
-        for (group, resource, part, verbs) in rights {
-            for verb in *verbs {
-                let asked = ResourceAttributes {
-                    namespace: Some(self.namespace.clone()),
-                    group: Some((*group).to_owned()),
-                    resource: Some((*resource).to_owned()),
-                    subresource: Some((*part).to_owned()).filter(|it| !it.is_empty()),
-                    verb: Some((*verb).to_owned()),
-                    ..ResourceAttributes::default()
-                };
-                let spec = SelfSubjectAccessReviewSpec {
-                    resource_attributes: Some(asked),
-                    ..SelfSubjectAccessReviewSpec::default()
-                };
-                let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
-                let answer = reviews
-                    .create(&PostParams::default(), &review)
-                    .await
+        for &(group, resource, part, verbs) in rights {
+            for verb in verbs {
+                let is_permitted = may(&self.client, &self.namespace, (group, resource, part), verb).await;
+                let is_permitted = is_permitted
                     .map_err(|error| CommandError::machine(format!("cannot check permissions: {error}")))?;
-                if !answer.status.is_some_and(|it| it.allowed) {
+                if !is_permitted {
                     let part = if part.is_empty() { String::new() } else { format!("/{part}") };
                     denied.push(format!("`{verb}` {resource}{part}"));
                 }

@@ -9,6 +9,7 @@ mod fetch;
 mod logs;
 mod run;
 mod supervisor;
+mod view;
 
 use std::process::ExitCode;
 
@@ -47,6 +48,7 @@ fn perform(command: &Command) -> Result<Exit, CommandError> {
     match command {
         Command::Run(arguments) => run::run(arguments),
         Command::Fetch(arguments) => fetch::fetch(arguments),
+        Command::View(arguments) => view::view(arguments),
         Command::Doctor(arguments) => doctor::doctor(arguments),
         Command::Logs(arguments) => logs::logs(arguments),
         Command::Campaign(command) => campaign::campaign(command),

@@ -27,6 +27,7 @@ use crate::arguments::{KubernetesArguments, RunArguments};
 use crate::cluster::{ChosenCluster, ClusterError, KubernetesCluster, invocation};
 use crate::fetch::{check_place, is_record_lost, record_lost, unless_interrupted, unpack, unreachable};
 use crate::supervisor::{Supervisor, has_no_record, is_over};
+use crate::view::ClusterPage;
 
 /// Time between two checks of a run.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
@@ -71,6 +72,12 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
              federation"
         )));
     }
+    if arguments.repeat > 1 && arguments.view.is_some() {
+        return Err(CommandError::input(miette!(
+            help = "omit one of them",
+            "`--view` shows a single run, and cannot be used with `--repeat`"
+        )));
+    }
     let interrupted = interrupt::flag();
     let chosen =
         crate::block_on(async { ChosenCluster::of(&place(&arguments.cluster, &federation)?).await })?;
@@ -85,12 +92,26 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
         interrupted: &interrupted,
     };
     let first = arguments.seed.unwrap_or_else(|| federation.spec.seed());
-    repetition.perform(first, |seed, dir| {
-        once(arguments, &chosen, with_seed(&federation, seed)?, dir, &interrupted)?;
+    let page = match arguments.view {
+        None => None,
+        Some(address) => Some(crate::block_on(async {
+            let changed = with_seed(&federation, first)?;
+            ClusterPage::open(&chosen.connect()?, address, "--view", &name(&federation), Some(changed)).await
+        })?),
+    };
+    let exit = repetition.perform(first, |seed, dir| {
+        once(arguments, &chosen, with_seed(&federation, seed)?, dir, (&interrupted, page.as_ref()))?;
         let recorded = LocatedRecording::read(dir)?;
         recorded.check_started(WITHOUT_COMMAND)?;
+        if let Some(page) = &page {
+            page.show(&recorded);
+        }
         Ok(recorded)
-    })
+    })?;
+    if let Some(page) = page {
+        page.serve(&interrupted);
+    }
+    Ok(exit)
 }
 
 /// Returns for how many seconds after its run a federation is to stay, if it is to stay.
@@ -119,7 +140,7 @@ fn once(
     chosen: &ChosenCluster,
     federation: Federation,
     dir: &Path,
-    interrupted: &AtomicBool,
+    (interrupted, page): (&AtomicBool, Option<&ClusterPage>),
 ) -> Result<(), CommandError> {
     let draft = Session::new(&federation).draft(BackendKind::Kubernetes).map_err(unfit)?;
     let protocol = federation.spec.protocol.name();
@@ -151,8 +172,15 @@ fn once(
             told: 0,
             said: String::new(),
         };
+        let shown = async {
+            match page {
+                Some(page) => page.follow(&cluster, &federation).await,
+                None => std::future::pending().await,
+            }
+        };
         let ended = tokio::select! {
             ended = within(timeout, watch.follow()) => Some(ended),
+            () = shown => None,
             () = until_interrupted(interrupted) => None,
         };
         watch.screen.finish();

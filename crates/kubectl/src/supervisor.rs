@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use faultline_api::supervision::{self, BUNDLE, RunStatus, STATUS};
+use faultline_api::supervision::{self, BUNDLE, FACTS, HeldFacts, RunStatus, STATUS};
 use faultline_client::ports;
 use faultline_client::supervisor::{HttpRequest, HttpResponse, SupervisorError};
 use faultline_trace::Bundle;
@@ -113,6 +113,14 @@ impl RequestError {
         }
     }
 
+    /// Returns whether the supervisor has nothing at this path.
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(
+            self,
+            RequestError::Supervisor { source: SupervisorError::Refused(StatusCode::NOT_FOUND, _), .. }
+        )
+    }
+
     /// Returns whether the supervisor has no complete record yet.
     pub(crate) fn is_too_early(&self) -> bool {
         matches!(
@@ -130,16 +138,28 @@ impl Supervisor {
     /// Returns the status of the federation, with the events after number `after`.
     pub(crate) async fn status(&self, after: u64) -> Result<RunStatus, RequestError> {
         self.in_time(self.deadline, async {
-            let Forwarded { answer, _port } = self.ask(&format!("{STATUS}?after={after}")).await?;
+            let Forwarded { answer, _port } =
+                self.ask(Method::GET, &format!("{STATUS}?after={after}"), Bytes::new()).await?;
             let said = answer.whole().await.map_err(|it| self.silent(it))?;
             Ok(serde_json::from_slice(&said)?)
         })
         .await
     }
 
+    /// Returns what was added to the record since.
+    pub(crate) async fn facts(&self, held: &HeldFacts) -> Result<Bytes, RequestError> {
+        let held = serde_json::to_vec(held)?;
+        self.in_time(self.deadline, async {
+            let Forwarded { answer, _port } = self.ask(Method::POST, FACTS, held.into()).await?;
+            answer.whole().await.map_err(|it| self.silent(it))
+        })
+        .await
+    }
+
     /// Unpacks the record of the run into `dir`.
     pub(crate) async fn fetch(&self, dir: &Path) -> Result<(), RequestError> {
-        let Forwarded { answer, _port } = self.in_time(self.deadline, self.ask(BUNDLE)).await?;
+        let Forwarded { answer, _port } =
+            self.in_time(self.deadline, self.ask(Method::GET, BUNDLE, Bytes::new())).await?;
         self.unpack(answer, dir, PIECE_WITHIN).await
     }
 
@@ -205,19 +225,13 @@ impl Supervisor {
         timeout(limit, request).await.map_err(late)?
     }
 
-    async fn ask(&self, path: &str) -> Result<Forwarded, RequestError> {
+    async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Forwarded, RequestError> {
         let forward = |source| RequestError::Forward { pod: self.pod.clone(), source };
         let mut port = self.pods.portforward(&self.pod, &[ports::SUPERVISOR_API]).await.map_err(forward)?;
         let stream = port
             .take_stream(ports::SUPERVISOR_API)
             .expect("the port was requested, and its stream is taken only here");
-        let question = HttpRequest {
-            host: "localhost",
-            token: &self.token,
-            method: Method::GET,
-            path,
-            body: Bytes::new(),
-        };
+        let question = HttpRequest { host: "localhost", token: &self.token, method, path, body };
         let answer = question.ask(stream).await.map_err(|it| self.silent(it))?;
         Ok(Forwarded { answer, _port: port })
     }

@@ -25,6 +25,7 @@ pub mod chart;
 pub mod diagram;
 pub mod events;
 pub mod explain;
+mod map;
 pub mod names;
 pub mod now;
 pub mod page;

@@ -1,18 +1,20 @@
 //! The report: one self-contained HTML file that works offline and without a server. [`live`] contains the pages that a
 //! server shows.
 
+pub mod list;
 pub mod live;
 
 use std::collections::BTreeSet;
 
 use faultline_checker::Verdict;
-use faultline_history::TimeByPart;
+use faultline_history::{Standing, TimeByPart};
 use faultline_trace::shell_word;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::diagram::pack::PackedDiagram;
 use crate::diagram::{Diagram, svg};
 use crate::explain::{ExplainedEvent, count};
+use crate::map;
 use crate::names::DisplayNames;
 use crate::probes::{ProbeSummary, RecoverySummary, strips};
 use crate::style;
@@ -30,6 +32,7 @@ macro_rules! script {
             include_str!("../assets/page/lanes.js"),
             include_str!("../assets/page/draw.js"),
             include_str!("../assets/page/act.js"),
+            include_str!("../assets/page/time.js"),
             $(include_str!($more),)*
             "})();\n"
         )
@@ -66,7 +69,12 @@ fn rendered(recorded: RecordedRun<'_>, assets: Assets) -> (String, Diagram) {
     let timeline = Timeline::new(recorded.trace, recorded.manifest);
     let summary = Summary::of_timeline(recorded, &names, &timeline);
     let (diagram, strips) = (Diagram::new(&timeline, &names), strips(&timeline, &names));
-    let page = page(&summary, &diagram, &strips, &recorded.manifest.federation, assets);
+    let parts = Parts {
+        strips: &strips,
+        federation: &recorded.manifest.federation,
+        map: &map::render(recorded.manifest, &names),
+    };
+    let page = page(&summary, &diagram, &names, &parts, assets);
     (page.into_string(), diagram)
 }
 
@@ -80,6 +88,15 @@ pub fn document(title: &str, styles: &[&str], body: Markup) -> String {
 pub fn is_page(content: &str) -> bool {
     let before_title = content.split("<title>").next().unwrap_or_default();
     before_title.contains(r#"<meta name="generator" content="faultline">"#)
+}
+
+/// Returns the title of a page of this module, of which `content` is the beginning.
+pub fn title(content: &str) -> Option<String> {
+    let (_, after) = content.split_once("<title>").filter(|_| is_page(content))?;
+    let title = after.split_once("</title>")?.0;
+    // As `maud` escapes text.
+    let plain = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&amp;", "&")];
+    Some(plain.iter().fold(title.to_owned(), |title, (from, to)| title.replace(from, to)))
 }
 
 /// Renders a page around its body.
@@ -109,7 +126,20 @@ fn shell(title: &str, assets: Assets, styles: &[&str], body: Markup) -> Markup {
     }
 }
 
-fn page(summary: &Summary, diagram: &Diagram, strips: &Markup, federation: &str, assets: Assets) -> Markup {
+/// Parts of a page that have been rendered.
+struct Parts<'a> {
+    strips: &'a Markup,
+    federation: &'a str,
+    map: &'a Markup,
+}
+
+fn page(
+    summary: &Summary,
+    diagram: &Diagram,
+    names: &DisplayNames,
+    parts: &Parts<'_>,
+    assets: Assets,
+) -> Markup {
     let packed = PackedDiagram::new(diagram);
     let title = format!("{}: {}", summary.run.name, verdict(summary.verdict));
     let within = diagram.messages.iter().filter(|it| !it.between).count();
@@ -120,6 +150,9 @@ fn page(summary: &Summary, diagram: &Diagram, strips: &Markup, federation: &str,
             (head(summary))
             h2 { "Space-time diagram" }
             div.diagram { (diagram_section(diagram, (&within, shows_within), &packed.notes)) }
+            // Only the script knows the states at one time.
+            section #states hidden { h2 { "Processes at " span #moment {} } (processes(names)) }
+            @if !summary.links.is_empty() { (parts.map) }
             h2 { "What happened" }
             (explanation(&summary.explanation))
             // Faultline sees neither the checkpoints nor the work of a system's programs.
@@ -132,7 +165,7 @@ fn page(summary: &Summary, diagram: &Diagram, strips: &Markup, federation: &str,
             @if !summary.probes.is_empty() {
                 h2 { "Probes" }
                 (rows(&ProbeSummary::TITLES, summary.probes.iter().map(ProbeSummary::row)))
-                (strips)
+                (parts.strips)
                 (rows(&RecoverySummary::TITLES, summary.probe_recoveries.iter().map(RecoverySummary::row)))
             }
             @if !summary.expectations.is_empty() {
@@ -147,7 +180,7 @@ fn page(summary: &Summary, diagram: &Diagram, strips: &Markup, federation: &str,
             (properties(summary.properties.iter().filter(|it| !is_idle(it))))
             @if !idle.is_empty() {
                 details {
-                    summary { (count(idle.len() as u64, "property")) " not exercised" }
+                    summary { (idle.len()) @if idle.len() == 1 { " property" } @else { " properties" } " not exercised" }
                     (properties(idle))
                 }
             }
@@ -159,7 +192,7 @@ fn page(summary: &Summary, diagram: &Diagram, strips: &Markup, federation: &str,
             h2 { "Federation" }
             details {
                 summary { "Federation file of this run" }
-                pre { (federation) }
+                pre { (parts.federation) }
             }
             footer {
                 "Recorded in " code { (summary.run.bundle) } " (" (count(summary.run.facts, "fact")) ") by faultline "
@@ -294,6 +327,11 @@ fn diagram_section(diagram: &Diagram, within: (&str, bool), notes: &[String]) ->
             canvas #overview aria-hidden="true" {}
             div #tip role="status" {}
         }
+        div.bar.time {
+            button #play aria-label="Play" { "\u{25b6}" }
+            input #time type="range" min="0" max="1000" value="1000" step="any" aria-label="Time";
+            output #at .hint {}
+        }
         div.bar {
             (sign("initial", "initial checkpoint"))
             (sign("past", "undone checkpoint"))
@@ -306,10 +344,17 @@ fn diagram_section(diagram: &Diagram, within: (&str, bool), notes: &[String]) ->
             "Drag to move, double-click or " kbd { "Ctrl" } "+scroll to zoom, hover over an item for details, and \
                 click a message to see its causal past. "
             "Where too many messages are in view, shades show how many there are. The band of a folded cluster shows the share of \
-                its processes in each state; click the cluster's name to unfold it. Keys: "
-            kbd { "+" } " " kbd { "\u{2212}" } " " kbd { "\u{2190}" } " " kbd { "\u{2192}" } " " kbd { "0" } " whole run, "
-            kbd { "n" } " " kbd { "p" } " next and previous event, " kbd { "f" } " fold or unfold clusters. Filters can be part of the address: " code { "#process=NAME&kind=resent" } "."
+                its processes in each state; click the cluster's name to unfold it. The slider chooses the time of the \
+                states below. Filters can be part of the address: " code { "#process=NAME&kind=resent" } "."
             @for note in notes { " " (note) }
+        }
+        details #keys {
+            summary { "Keys in the diagram (" kbd { "?" } ")" }
+            p.hint {
+                kbd { "+" } " " kbd { "\u{2212}" } " " kbd { "\u{2190}" } " " kbd { "\u{2192}" } " zoom and move, " kbd { "0" } " whole run, "
+                kbd { "n" } " " kbd { "p" } " next and previous event, " kbd { "[" } " " kbd { "]" } " messages of the previous and next \
+                process, " kbd { "f" } " fold or unfold clusters, " kbd { "space" } " play, " kbd { "Esc" } " all messages."
+            }
         }
         noscript { p.hint { "The interactive diagram requires JavaScript. A static picture is in an SVG file next to this page." } }
     }
@@ -352,6 +397,40 @@ fn filters(diagram: &Diagram) -> Markup {
             output #count .hint {}
             button #forget hidden { "show all messages" }
         }
+    }
+}
+
+/// Renders the state of every process.
+fn processes(names: &DisplayNames) -> Markup {
+    html! {
+        @let signs = Standing::ALL.map(|it| (it.name(), sign(it)));
+        div #processes data-signs=(serde_json::to_string(&signs).unwrap_or_default()) { @for cluster in names.clusters() {
+            div class={ "c" (cluster.index() % 6) } role="group" aria-label=(names.cluster(cluster)) {
+                b { (names.cluster(cluster)) }
+                @for &process in names.processes(cluster) {
+                    @let name = names.process(process);
+                    @let prefix = format!("{}-", names.cluster(cluster));
+                    span.cell data-cell="starting" title={ (name) ": starting" } {
+                        span.sign aria-hidden="true" { (sign(Standing::Starting)) }
+                        (name.strip_prefix(&prefix).unwrap_or(&name)) " "
+                        span.state { "starting" }
+                    }
+                }
+            }
+        } }
+    }
+}
+
+/// Returns the sign of a state, which can be told from the others without its colour.
+fn sign(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Starting => "\u{2026}",
+        Standing::Up => "\u{25b2}",
+        Standing::Recovering => "\u{25c6}",
+        Standing::Down => "\u{2715}",
+        Standing::Paused => "\u{2016}",
+        Standing::Finished => "\u{2713}",
+        Standing::Absent => "\u{2013}",
     }
 }
 

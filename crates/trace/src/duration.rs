@@ -32,6 +32,15 @@ pub fn clock(seconds: f64) -> String {
     }
 }
 
+/// Formats a remaining time in seconds with the precision of an estimate.
+pub fn rough(seconds: f64) -> String {
+    match seconds {
+        ..120.0 => format!("{seconds} s"),
+        ..7200.0 => format!("{:.0} min", seconds / 60.0),
+        _ => format!("{:.1} h", seconds / 3600.0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,8 +16,6 @@ use faultline_trace::RunNames;
 use faultline_trace::duration::instant;
 use faultline_trace::fault::entry_of;
 
-/// Time from a request until the fault is due.
-const DUE_AFTER: Span = Span::from_millis(300);
 /// The maximum number of changes in [`WINDOW`].
 const MOST_CHANGES: usize = 10;
 const WINDOW: Duration = Duration::from_secs(10);
@@ -26,15 +24,19 @@ const WINDOW: Duration = Duration::from_secs(10);
 pub struct Control {
     state: Mutex<ControlState>,
     names: RunNames,
-    /// Passes changes to the supervisor.
-    ask: Box<dyn Fn(Vec<Change>) + Send + Sync>,
+    /// Time from a request until the fault is due.
+    due_after: Span,
+    ask: Box<Ask>,
 }
+
+/// Passes changes to the supervisor, given the changed federation. Fails with the reason.
+type Ask = dyn Fn(&Federation, Vec<Change>) -> Result<(), String> + Send + Sync;
 
 struct ControlState {
     /// The federation with all changes accepted so far.
     federation: Federation,
     clock: RunClock,
-    /// The times of the last changes.
+    /// The times of the last changes that were accepted.
     recent: VecDeque<Instant>,
 }
 
@@ -56,21 +58,29 @@ pub enum Refused {
     /// The change is not permitted.
     #[error("{0}")]
     Invalid(String),
+    /// The change could not be passed on.
+    #[error("{0}")]
+    Failed(String),
     /// Too many changes were made.
     #[error("At most {MOST_CHANGES} changes in 10 s are accepted. Try again later.")]
     TooMany,
 }
 
 impl Control {
-    /// Creates a control of a run of this federation. `ask` passes changes to the supervisor.
-    pub fn new(federation: Federation, ask: impl Fn(Vec<Change>) + Send + Sync + 'static) -> Control {
+    /// Creates a control of a run of this federation. `ask` passes changes to the supervisor, given the changed federation.
+    /// Added faults are due after the time `due_after`.
+    pub fn new(
+        federation: Federation,
+        due_after: Span,
+        ask: impl Fn(&Federation, Vec<Change>) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Control {
         let names = RunNames {
             processes: Names::of(&federation.spec).processes(),
             clusters: federation.spec.clusters.iter().map(|it| it.name.clone()).collect(),
             ..RunNames::default()
         };
         let state = ControlState { federation, clock: RunClock::default(), recent: VecDeque::new() };
-        Control { state: Mutex::new(state), names, ask: Box::new(ask) }
+        Control { state: Mutex::new(state), names, due_after, ask: Box::new(ask) }
     }
 
     /// Takes note of a fact that the supervisor recorded.
@@ -81,6 +91,11 @@ impl Control {
     /// Takes note of the supervisor's time.
     pub fn passed(&self, now: Time) {
         self.lock().clock.now = now;
+    }
+
+    /// Takes note of the time since the application began, without pauses. For runs whose supervisor reports only this.
+    pub fn elapsed(&self, elapsed: Span) {
+        self.lock().clock = RunClock { origin: Some(Time::ZERO), paused: None, now: Time::ZERO + elapsed };
     }
 
     /// Adds the fault that `content` describes, as JSON: an entry of `faults` without a trigger. Returns what the user is
@@ -97,7 +112,7 @@ impl Control {
             return Err(Refused::Invalid(text));
         }
         let mut state = self.lock();
-        let due = state.clock.elapsed().ok_or(Refused::NotBegun)? + DUE_AFTER;
+        let due = state.clock.elapsed().ok_or(Refused::NotBegun)? + self.due_after;
         // The entry is short in whole milliseconds.
         let due = Span(due.0.next_multiple_of(1_000_000));
         let fault = FaultSpec { at: Some(quantity::Duration(due)), ..fault };
@@ -113,7 +128,6 @@ impl Control {
                 let _ = writeln!(text, "Fault {} is due at {at}:\n{entry}", planned.no.0);
             }
         }
-        (self.ask)(accepted);
         Ok(text.trim_end().to_owned())
     }
 
@@ -129,12 +143,11 @@ impl Control {
         };
         let mut state = self.lock();
         state.clock.elapsed().ok_or(Refused::NotBegun)?;
-        let accepted = self.change(&mut state, |federation| federation.spec.pause = pause)?;
-        (self.ask)(accepted);
+        self.change(&mut state, |federation| federation.spec.pause = pause)?;
         Ok(if pause { "The run pauses.".to_owned() } else { "The run resumes.".to_owned() })
     }
 
-    /// Returns the changes of the run that correspond to a change of the federation.
+    /// Passes on the changes of the run that correspond to a change of the federation, and returns them.
     fn change(
         &self,
         state: &mut ControlState,
@@ -146,12 +159,13 @@ impl Control {
         if state.recent.len() >= MOST_CHANGES {
             return Err(Refused::TooMany);
         }
-        state.recent.push_back(Instant::now());
         let mut federation = state.federation.clone();
         change(&mut federation);
         let accepted = changes(&state.federation, &federation)
             .map_err(|problems| Refused::Invalid(problems.iter().map(said).collect::<Vec<_>>().join("\n")))?;
+        (self.ask)(&federation, accepted.clone()).map_err(Refused::Failed)?;
         state.federation = federation;
+        state.recent.push_back(Instant::now());
         Ok(accepted)
     }
 
@@ -207,7 +221,11 @@ mod tests {
     fn control() -> (Control, Arc<Mutex<Vec<Change>>>) {
         let asked = Arc::<Mutex<Vec<Change>>>::default();
         let to = asked.clone();
-        (Control::new(quickstart(), move |it| to.lock().unwrap().extend(it)), asked)
+        let ask = move |_: &Federation, changes| {
+            to.lock().unwrap().extend(changes);
+            Ok(())
+        };
+        (Control::new(quickstart(), Span::from_millis(300), ask), asked)
     }
 
     fn at(millis: u64) -> Time {
@@ -248,11 +266,29 @@ mod tests {
         assert!(refused(r#"{"steal": {}}"#).contains("steal"));
         let none = control.pause(b"{}").unwrap_err().to_string();
         assert!(none.contains("true or false"), "{none}");
-        for _ in 0..MOST_CHANGES {
-            let _ = control.pause(br#"{"pause": true}"#);
+        for _ in 0..2 * MOST_CHANGES {
+            assert!(
+                refused(r#"{"crash": {"process": "nancy-1"}}"#).contains("nancy-1"),
+                "refusals do not count"
+            );
+        }
+        for number in 0..MOST_CHANGES {
+            let pause = format!(r#"{{"pause": {}}}"#, number % 2 == 0);
+            control.pause(pause.as_bytes()).unwrap();
         }
         assert_eq!(control.pause(br#"{"pause": true}"#), Err(Refused::TooMany));
-        assert_eq!(asked.lock().unwrap().len(), 1, "the run was paused once");
+        assert_eq!(asked.lock().unwrap().len(), MOST_CHANGES);
+    }
+
+    #[test]
+    fn a_change_that_cannot_be_passed_on_is_not_made() {
+        let control = Control::new(quickstart(), Span::from_millis(5000), |federation, _| {
+            if federation.spec.pause { Err("forbidden".to_owned()) } else { Ok(()) }
+        });
+        control.elapsed(Span::from_millis(1500));
+        assert_eq!(control.pause(br#"{"pause": true}"#), Err(Refused::Failed("forbidden".to_owned())));
+        let fault = control.add_fault(br#"{"crash": {"process": "paris-1"}}"#).unwrap();
+        assert!(fault.contains("due at 6.50 s"), "{fault}");
     }
 
     #[test]
@@ -283,7 +319,7 @@ mod tests {
         };
         let federation = with(&indent(file));
         let planned = plan(&federation, 1);
-        let names = Control::new(federation, |_| ()).names;
+        let names = Control::new(federation, Span::ZERO, |_, _| Ok(())).names;
         let entries: String = planned.iter().map(|it| format!("{}\n", entry_of(it, &names))).collect();
         assert_eq!(plan(&with(&indent(&entries)), 1), planned, "{entries}");
     }

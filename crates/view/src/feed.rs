@@ -1,6 +1,8 @@
 //! Reads the record of a run in progress, and derives what its page shows.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -9,10 +11,12 @@ use faultline_report::now::Progressing;
 use faultline_report::page::live::{self, Update};
 use faultline_report::summary::RecordedRun;
 use faultline_session::Recording;
+use faultline_trace::duration::rough;
+use faultline_trace::manifest::LinkEntry;
 use faultline_trace::{Bundle, BundleError, Follower, Manifest, shell_word};
 use tracing::debug;
 
-use crate::{Shared, Stage};
+use crate::{Run, Stage};
 
 /// The interval between two looks at the record.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -20,23 +24,62 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const SHARE: u32 = 10;
 /// The maximum number of facts of a run in progress that are read.
 const MOST_FACTS: u64 = 1_000_000;
+/// The time over which the pace of a run is measured, at most and at least.
+const PACE: Duration = Duration::from_secs(10);
+const LEAST_PACE: Duration = Duration::from_secs(3);
 /// Time without a new fact after which the run may have been killed.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// The progress of each cluster of a run, as its supervisor knows it.
+/// What the supervisor of a run knows, apart from facts.
 #[derive(Clone, Debug, Default)]
-pub struct SharedProgress(Arc<Mutex<Vec<Progress>>>);
+pub struct SharedStatus(Arc<Mutex<Status>>);
 
-impl SharedProgress {
-    /// Replaces the progress.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Status {
+    /// The progress of each cluster.
+    progress: Vec<Progress>,
+    /// The links as measured; empty until then.
+    links: Vec<LinkEntry>,
+}
+
+impl SharedStatus {
+    /// Replaces the progress of each cluster.
     pub fn set(&self, progress: impl Iterator<Item = Progress>) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = &mut self.lock().progress;
         known.clear();
         known.extend(progress);
     }
 
-    fn get(&self) -> Vec<Progress> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Replaces the links as measured.
+    pub fn set_links(&self, links: &[LinkEntry]) {
+        self.lock().links = links.to_vec();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Status> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The progress of the last seconds, from which the time that is left is estimated.
+#[derive(Default)]
+struct Pace(VecDeque<(Instant, Vec<Progress>)>);
+
+impl Pace {
+    /// Takes note of the progress. Returns the time that each cluster needs to finish; `None` if it is unknown.
+    fn left(&mut self, now: Instant, progress: &[Progress]) -> Vec<Option<Duration>> {
+        while self.0.front().is_some_and(|it| now - it.0 > PACE) {
+            self.0.pop_front();
+        }
+        let since = self.0.front().filter(|it| now - it.0 >= LEAST_PACE);
+        let left = progress.iter().enumerate().map(|(cluster, it)| {
+            let (at, before) = since?;
+            let done = it.done.checked_sub(before.get(cluster)?.done).filter(|it| *it > 0)?;
+            let left = it.total.checked_sub(it.done).filter(|left| *left > 0)?;
+            Some((now - *at).mul_f64(left as f64 / done as f64))
+        });
+        let left = left.collect();
+        self.0.push_back((now, progress.to_vec()));
+        left
     }
 }
 
@@ -44,62 +87,72 @@ impl SharedProgress {
 #[derive(Debug)]
 pub struct Feed {
     bundle: Bundle,
-    /// The progress, if this program runs the federation. It then also says when the run has ended.
-    progress: Option<SharedProgress>,
+    /// What the supervisor knows, if this program runs the federation. It then also says when the run has ended.
+    status: Option<SharedStatus>,
 }
 
 impl Feed {
     /// Follows a run of this program until [`Server::show`](crate::Server::show) is called.
-    pub fn of_own_run(bundle: Bundle, progress: SharedProgress) -> Feed {
-        Feed { bundle, progress: Some(progress) }
+    pub fn of_own_run(bundle: Bundle, status: SharedStatus) -> Feed {
+        Feed { bundle, status: Some(status) }
     }
 
     /// Follows a run of another program until its record has an outcome.
     pub fn of_record(bundle: Bundle) -> Feed {
-        Feed { bundle, progress: None }
+        Feed { bundle, status: None }
     }
 
     /// Follows the run.
-    pub(crate) fn run(self, shared: &Shared) {
-        if let Err(error) = self.follow(shared) {
+    pub(crate) fn run(self, run: &Run) {
+        if let Err(error) = self.follow(run) {
             debug!(%error, "cannot follow the run");
-            shared.show(live::message("The run cannot be shown", &error.to_string(), false));
+            run.show(live::message("The run cannot be shown", &error.to_string(), false));
         }
     }
 
-    fn follow(&self, shared: &Shared) -> Result<(), BundleError> {
+    fn follow(&self, run: &Run) -> Result<(), BundleError> {
         let manifest = loop {
             match self.bundle.read_manifest() {
                 Ok(manifest) => break Arc::new(manifest),
                 // The run may not have begun.
-                Err(_) if shared.is_over() => return Ok(()),
+                Err(_) if run.is_over() => return Ok(()),
                 Err(error) if !self.bundle.is_claimed_only() && !is_missing(&error) => return Err(error),
                 Err(_) => thread::sleep(LOOK_EVERY),
             }
         };
-        self.change_to(shared, Stage::Running(manifest.clone()));
+        if self.status.is_none() && !is_in_progress(&self.bundle)? {
+            return self.judge(run);
+        }
+        self.change_to(run, Stage::Running(manifest.clone()));
         let mut follower = Follower::new(self.bundle.clone(), &manifest, MOST_FACTS);
-        let (mut known, mut grown, mut said) = (Vec::new(), Instant::now(), 0);
-        while !shared.is_over() {
+        let (mut known, mut grown, mut said) = (Status::default(), Instant::now(), 0);
+        let mut pace = Pace::default();
+        while !run.is_over() {
             let looked = Instant::now();
-            if self.has_ended()? {
-                return self.judge(shared);
+            if self.has_ended(grown.elapsed())? {
+                return self.judge(run);
             }
-            if !shared.is_watched() {
+            if !run.is_watched() {
                 grown = Instant::now();
                 thread::sleep(LOOK_EVERY);
                 continue;
             }
-            let progress = self.progress.as_ref().map(SharedProgress::get).unwrap_or_default();
+            let status = self.status.as_ref().map(|it| it.lock().clone()).unwrap_or_default();
+            let left = pace.left(looked, &status.progress);
             let is_new = follower.read()?;
             if is_new {
                 grown = Instant::now();
             }
             let quiet = grown.elapsed().as_secs();
-            if is_new || progress != known || quiet != said {
-                let update = self.update(&follower, &manifest, &progress, Duration::from_secs(quiet));
-                shared.shown.send_modify(|it| it.update = Arc::new(update));
-                (known, said) = (progress, quiet);
+            if is_new || status != known || quiet != said {
+                let manifest = match &status.links[..] {
+                    [] => manifest.clone(),
+                    links => Arc::new(Manifest { links: links.to_vec(), ..Manifest::clone(&manifest) }),
+                };
+                let update =
+                    self.update(&follower, &manifest, (&status.progress, &left), Duration::from_secs(quiet));
+                run.shown.send_modify(|it| it.update = Arc::new(update));
+                (known, said) = (status, quiet);
             }
             thread::sleep(LOOK_EVERY.max(looked.elapsed() * (SHARE - 1)));
         }
@@ -110,15 +163,22 @@ impl Feed {
         &self,
         follower: &Follower,
         manifest: &Manifest,
-        progress: &[Progress],
+        (progress, left): (&[Progress], &[Option<Duration>]),
         quiet: Duration,
     ) -> Update {
         let mut run = Progressing::new(follower.trace(), manifest, progress);
+        if run.now.phase == "running" {
+            for (cluster, left) in run.now.clusters.iter_mut().zip(left) {
+                if let Some(left) = left {
+                    let _ = write!(cluster.text, ", about {} left", rough(left.as_secs_f64().ceil()));
+                }
+            }
+        }
         if follower.is_full() {
             run.now.sentence = format!(
                 "The run continues. This page shows its first {MOST_FACTS} facts; the report will show all of them."
             );
-        } else if self.progress.is_none() && quiet >= QUIET && run.now.phase != "paused" {
+        } else if self.status.is_none() && quiet >= QUIET && run.now.phase != "paused" {
             run.now.sentence = format!(
                 "The record has not grown for {} s. If the run was killed, `faultline check {}` judges it.",
                 quiet.as_secs(),
@@ -128,19 +188,24 @@ impl Feed {
         Update::new(&run, manifest)
     }
 
-    fn has_ended(&self) -> Result<bool, BundleError> {
-        Ok(self.progress.is_none() && self.bundle.read_manifest()?.outcome.is_some())
+    /// Returns whether the run has ended, or was killed.
+    fn has_ended(&self, quiet: Duration) -> Result<bool, BundleError> {
+        if self.status.is_some() {
+            return Ok(false);
+        }
+        let was_killed = || quiet >= QUIET && self.bundle.is_locked() == Some(false);
+        Ok(self.bundle.read_manifest()?.outcome.is_some() || was_killed())
     }
 
-    fn judge(&self, shared: &Shared) -> Result<(), BundleError> {
+    fn judge(&self, run: &Run) -> Result<(), BundleError> {
         let page = report(&self.bundle)?;
-        shared.show(page);
+        run.show(page);
         Ok(())
     }
 
     /// Changes the stage, unless the run is over.
-    fn change_to(&self, shared: &Shared, stage: Stage) {
-        shared.shown.send_modify(|it| {
+    fn change_to(&self, run: &Run, stage: Stage) {
+        run.shown.send_modify(|it| {
             if !matches!(it.stage, Stage::Over(_)) {
                 it.stage = stage;
             }
@@ -164,17 +229,38 @@ pub fn report(bundle: &Bundle) -> Result<String, BundleError> {
     Ok(live::report(recorded))
 }
 
-/// Returns whether the run in a bundle is in progress, as far as its files show: it has no outcome, and a file changed
-/// a short time ago.
+/// Returns whether the run in a bundle is in progress, as far as its files show: it has no outcome, and a program writes
+/// to the directory, or a file changed a short time ago.
 ///
 /// # Errors
 ///
 /// Fails if the manifest cannot be read.
 pub fn is_in_progress(bundle: &Bundle) -> Result<bool, BundleError> {
+    let is_locked = bundle.is_locked();
     if bundle.is_claimed_only() {
-        return Ok(true);
+        return Ok(is_locked != Some(false));
     }
     let has_outcome = bundle.read_manifest()?.outcome.is_some();
     let quiet = bundle.last_written().map(|it| SystemTime::now().duration_since(it).unwrap_or_default());
-    Ok(!has_outcome && quiet.is_none_or(|it| it < QUIET))
+    Ok(!has_outcome && (is_locked == Some(true) || quiet.is_none_or(|it| it < QUIET)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_follows_from_the_pace_of_the_last_seconds() {
+        let (mut pace, start) = (Pace::default(), Instant::now());
+        let mut left = |seconds: u64, done: u64| {
+            let progress = [Progress { done, total: 100 }, Progress { done, total: 0 }];
+            pace.left(start + Duration::from_secs(seconds), &progress)
+        };
+        assert_eq!(left(0, 0), [None, None]);
+        assert_eq!(left(1, 50), [None, None], "too early");
+        assert_eq!(left(4, 80), [Some(Duration::from_secs(1)), None]);
+        assert_eq!(left(12, 80), [None, None], "no progress since 4 s");
+        assert_eq!(left(13, 85), [Some(Duration::from_secs(27)), None]);
+        assert_eq!(left(14, 100), [None, None]);
+    }
 }

@@ -1,4 +1,5 @@
-//! Serves the page of a run: while the run is in progress, and its report at the same address once it has ended.
+//! Serves the page of a run: while the run is in progress, and its report at the same address once it has ended. Also
+//! serves the list of all records below a directory.
 //!
 //! The growing record is the only source of the diagram: [`feed`] reads it, and derives everything from its facts as a
 //! report does. It judges nothing. Without an open page, nothing is read.
@@ -8,15 +9,18 @@
 //! | `requests` | which requests are answered: keys, hosts, origins |
 //! | `server` | the answers |
 //! | [`feed`] | reads the record of a run in progress |
+//! | `list` | the list of all records below a directory |
 //! | [`control`] | faults and pauses that the user adds to a run |
 
 pub mod control;
 pub mod feed;
+mod list;
 mod requests;
 mod server;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -27,6 +31,7 @@ use faultline_trace::Manifest;
 use tokio::sync::{Semaphore, watch};
 
 pub use control::Control;
+use list::List;
 use requests::Keys;
 
 /// The ports that are tried if the user chooses none.
@@ -45,12 +50,30 @@ pub enum ServeError {
     /// The address cannot be used.
     #[error("cannot serve a page at {0}: {1}")]
     Listen(SocketAddr, #[source] io::Error),
+    /// The directory contains no record.
+    #[error("there is no record in {}", .0.display())]
+    NoRecords(PathBuf),
     /// The operating system provided no random bytes for the keys.
     #[error("cannot generate a key: {0}")]
     Random(getrandom::Error),
     /// The server cannot start.
     #[error("cannot start the server: {0}")]
     Start(#[source] io::Error),
+}
+
+impl ServeError {
+    /// Returns the remedy, if the user can do something; `option` is the option with the address.
+    pub fn help(&self, option: &str) -> Option<String> {
+        match self {
+            ServeError::NotLoopback(address) => Some(format!(
+                "use 127.0.0.1:{port}, and `ssh -L {port}:127.0.0.1:{port}` from the other machine",
+                port = address.port()
+            )),
+            ServeError::Listen(..) => Some(format!("use another port with `{option}`")),
+            ServeError::NoRecords(_) => Some("specify a directory that contains records of runs".to_owned()),
+            ServeError::Random(_) | ServeError::Start(_) => None,
+        }
+    }
 }
 
 /// What the page shows.
@@ -82,15 +105,17 @@ pub(crate) struct Shown {
     pub(crate) update: Arc<live::Update>,
 }
 
-/// What the server's threads share.
-pub(crate) struct Shared {
+/// One run, and what all its open pages show.
+pub(crate) struct Run {
     pub(crate) shown: watch::Sender<Shown>,
-    pub(crate) keys: Keys,
-    pub(crate) control: Option<Control>,
-    pub(crate) pages: Arc<Semaphore>,
 }
 
-impl Shared {
+impl Run {
+    /// Creates a run that has not begun.
+    pub(crate) fn new() -> Run {
+        Run { shown: watch::Sender::new(Shown { stage: Stage::Waiting, update: Arc::default() }) }
+    }
+
     /// Returns whether a page is open.
     pub(crate) fn is_watched(&self) -> bool {
         self.shown.receiver_count() > 0
@@ -106,7 +131,17 @@ impl Shared {
     }
 }
 
-/// A server of one page. It ends with the program.
+/// What the server's threads share.
+pub(crate) struct Shared {
+    /// The run with number 1, unless there is a list.
+    pub(crate) run: Arc<Run>,
+    pub(crate) list: Option<Arc<List>>,
+    pub(crate) keys: Keys,
+    pub(crate) control: Option<Control>,
+    pub(crate) pages: Arc<Semaphore>,
+}
+
+/// A server of the page of a run, or of a list. It ends with the program.
 pub struct Server {
     shared: Arc<Shared>,
     address: SocketAddr,
@@ -124,13 +159,30 @@ impl Server {
     ///
     /// Fails if other machines could reach the address, if it cannot be used, or if the server cannot start.
     pub fn start(address: Option<SocketAddr>, control: Option<Control>) -> Result<Server, ServeError> {
+        Server::of(address, control, None)
+    }
+
+    /// Starts a server of the list of all records below a directory.
+    ///
+    /// # Errors
+    ///
+    /// Fails in the same cases as [`Server::start`], and if there is no record.
+    pub fn of_list(address: Option<SocketAddr>, dir: &Path) -> Result<Server, ServeError> {
+        Server::of(address, None, Some(List::start(dir)?))
+    }
+
+    fn of(
+        address: Option<SocketAddr>,
+        control: Option<Control>,
+        list: Option<Arc<List>>,
+    ) -> Result<Server, ServeError> {
         let listener = listen(address)?;
         let address = listener.local_addr().map_err(ServeError::Start)?;
         let watch = new_key()?;
         let control_key = control.is_some().then(new_key).transpose()?;
-        let shown = Shown { stage: Stage::Waiting, update: Arc::default() };
         let shared = Arc::new(Shared {
-            shown: watch::Sender::new(shown),
+            run: Arc::new(Run::new()),
+            list,
             keys: Keys::new(&watch, control_key.as_deref()),
             control,
             pages: Arc::new(Semaphore::new(MOST_PAGES)),
@@ -160,22 +212,22 @@ impl Server {
     ///
     /// Fails if the operating system cannot start a thread.
     pub fn follow(&self, feed: feed::Feed) -> io::Result<()> {
-        let shared = self.shared.clone();
-        let handle = thread::Builder::new().name("feed".to_owned()).spawn(move || feed.run(&shared))?;
+        let run = self.shared.run.clone();
+        let handle = thread::Builder::new().name("feed".to_owned()).spawn(move || feed.run(&run))?;
         *self.feed.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
         Ok(())
     }
 
     /// Shows a page instead of the run, which has ended.
     pub fn show(&self, page: String) {
-        self.shared.show(page);
+        self.shared.run.show(page);
     }
 
     /// Serves the page until `interrupted` is set or, if `patience` is set, until no page has been open for this time.
     pub fn serve(&self, interrupted: &AtomicBool, patience: Option<Duration>) {
         let mut seen = Instant::now();
         while !interrupted.load(Ordering::Relaxed) {
-            if self.shared.is_watched() {
+            if self.shared.run.is_watched() {
                 seen = Instant::now();
             }
             if patience.is_some_and(|it| seen.elapsed() >= it) {

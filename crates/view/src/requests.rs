@@ -31,10 +31,18 @@ pub(crate) enum Route {
     Asset(String),
     /// Another address of the page.
     Redirect(String),
-    /// The page, which may be able to change the run.
-    Page { controls: bool },
-    /// The events of the page that shows this stage.
-    Events(String),
+    /// The first page: the list, or that of the only run.
+    First,
+    /// The rows of the list.
+    Rows,
+    /// The page of a run, which may be able to change the run.
+    Page { run: usize, controls: bool },
+    /// The events of the page of a run that shows this stage.
+    Events { run: usize, stage: String },
+    /// The stored page with this number.
+    Stored(usize),
+    /// A file that a stored page links to.
+    Linked(usize, String),
     /// An additional fault.
     Fault,
     /// A pause, or its end.
@@ -59,16 +67,25 @@ pub(crate) fn route(request: &Parts, keys: &Keys) -> Result<Route, StatusCode> {
         [] => return Err(StatusCode::NOT_FOUND),
     };
     let controls = keys.controls(key).ok_or(StatusCode::NOT_FOUND)?;
-    match rest {
-        [] | [""] | ["run", "1"] => reads(request, Route::Redirect(format!("/{key}/run/1/"))),
-        ["run", "1", ""] => reads(request, Route::Page { controls }),
-        ["run", "1", "events"] => {
+    let (kind, number, rest) = match rest {
+        [] => return reads(request, Route::Redirect(format!("/{key}/"))),
+        [""] => return reads(request, Route::First),
+        ["list"] => return reads(request, Route::Rows),
+        [kind, number, rest @ ..] => (*kind, number.parse().map_err(|_| StatusCode::NOT_FOUND)?, rest),
+        _ => return Err(StatusCode::NOT_FOUND),
+    };
+    match (kind, rest) {
+        ("run" | "page", []) => reads(request, Route::Redirect(format!("/{key}/{kind}/{number}/"))),
+        ("run", [""]) => reads(request, Route::Page { run: number, controls }),
+        ("run", ["events"]) => {
             let query = request.uri.query().unwrap_or_default();
-            let stage = query.strip_prefix("stage=").unwrap_or_default();
-            reads(request, Route::Events(stage.to_owned()))
+            let stage = query.strip_prefix("stage=").unwrap_or_default().to_owned();
+            reads(request, Route::Events { run: number, stage })
         }
-        ["run", "1", "faults"] if controls => changes(request, host, Route::Fault),
-        ["run", "1", "pause"] if controls => changes(request, host, Route::Pause),
+        ("run", ["faults"]) if controls && number == 1 => changes(request, host, Route::Fault),
+        ("run", ["pause"]) if controls && number == 1 => changes(request, host, Route::Pause),
+        ("page", [""]) => reads(request, Route::Stored(number)),
+        ("page", link) => reads(request, Route::Linked(number, link.join("/"))),
         _ => Err(StatusCode::NOT_FOUND),
     }
 }
@@ -130,19 +147,31 @@ mod tests {
     #[test]
     fn only_holders_of_a_key_read() {
         let get = |path: &str| answer("GET", path, &[HOST]);
-        let page = |controls| Ok(Route::Page { controls });
-        assert_eq!(get("/watch/"), Ok(Route::Redirect("/watch/run/1/".to_owned())));
-        assert_eq!(get("/control"), Ok(Route::Redirect("/control/run/1/".to_owned())));
+        let page = |controls| Ok(Route::Page { run: 1, controls });
+        assert_eq!(get("/watch/"), Ok(Route::First));
+        assert_eq!(get("/control"), Ok(Route::Redirect("/control/".to_owned())));
+        assert_eq!(get("/watch/run/1"), Ok(Route::Redirect("/watch/run/1/".to_owned())));
+        assert_eq!(get("/watch/list"), Ok(Route::Rows));
+        assert_eq!(get("/watch/page/7/"), Ok(Route::Stored(7)));
+        assert_eq!(
+            get("/watch/page/7/records/1/report.html"),
+            Ok(Route::Linked(7, "records/1/report.html".to_owned()))
+        );
         assert_eq!(get("/watch/run/1/"), page(false));
         assert_eq!(get("/control/run/1/"), page(true));
-        assert_eq!(get("/watch/run/1/events?stage=over"), Ok(Route::Events("over".to_owned())));
+        assert_eq!(
+            get("/watch/run/1/events?stage=over"),
+            Ok(Route::Events { run: 1, stage: "over".to_owned() })
+        );
         assert_eq!(get("/assets/0.js"), Ok(Route::Asset("/assets/0.js".to_owned())));
         for path in [
             "/",
             "/run/1/",
             "/wrong/",
             "/wrong/run/1/",
-            "/watch/run/2/",
+            "/watch/run/-1/",
+            "/watch/run/quickstart/",
+            "/watch/list/",
             "/watch/run/1/other",
             "/watch/run/1/..%2f..%2fmanifest.json",
             "/watch/../control/run/1/faults",
@@ -178,6 +207,7 @@ mod tests {
         assert_eq!(post(faults, &[HOST, ORIGIN, JSON, same]), Ok(Route::Fault));
         assert_eq!(answer("GET", faults, &[HOST]), Err(405));
         assert_eq!(post("/watch/run/1/faults", &[HOST, ORIGIN, JSON]), Err(404));
+        assert_eq!(post("/control/run/2/faults", &[HOST, ORIGIN, JSON]), Err(404));
         assert_eq!(post("/wrong/run/1/faults", &[HOST, ORIGIN, JSON]), Err(404));
         assert_eq!(post(faults, &[HOST, JSON]), Err(403), "no origin");
         assert_eq!(post(faults, &[HOST, ("origin", "http://127.0.0.1:8000"), JSON]), Err(403));

@@ -16,6 +16,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use faultline_callers::{Trust, UntrustedConnections, answer};
 use faultline_report::page::live::{self, Asset, Update};
+use faultline_trace::Hash;
 use hyper::body::Frame;
 use tokio::runtime::Builder;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
@@ -23,7 +24,7 @@ use tokio::time::timeout;
 
 use crate::control::Refused;
 use crate::requests::{Route, route};
-use crate::{MOST_PAGES, Shared, Shown, Stage};
+use crate::{MOST_PAGES, Run, Shared, Shown, Stage};
 
 /// The maximum length of a request's content, in bytes.
 const LONGEST: usize = 16 << 10;
@@ -34,6 +35,9 @@ const ALIVE_EVERY: Duration = Duration::from_secs(10);
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; \
                       connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// The policy of stored pages, which may come from strangers.
+const STORED_POLICY: &str = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
 /// Starts a thread that answers all requests.
 pub(crate) fn spawn(listener: TcpListener, shared: Arc<Shared>) -> io::Result<()> {
@@ -58,17 +62,15 @@ pub(crate) fn spawn(listener: TcpListener, shared: Arc<Shared>) -> io::Result<()
 
 async fn respond(shared: Arc<Shared>, trust: Trust, request: Request) -> Response {
     let (head, content) = request.into_parts();
+    let key = head.uri.path().split('/').nth(1).unwrap_or_default();
     let mut response = match route(&head, &shared.keys) {
         Err(status) => said(status, status.canonical_reason().unwrap_or_default()),
         Ok(Route::Asset(path)) => asset(&path),
         Ok(Route::Redirect(path)) => Redirect::to(&path).into_response(),
-        Ok(Route::Page { controls }) => page(&shared, controls),
-        Ok(Route::Events(stage)) => {
-            trust.grant();
-            events(&shared, stage)
-        }
         Ok(Route::Fault) => changed(&shared, content, true).await,
         Ok(Route::Pause) => changed(&shared, content, false).await,
+        Ok(reading) => answered(&shared, key, &trust, head.headers.get(header::IF_NONE_MATCH), reading)
+            .unwrap_or_else(|| said(StatusCode::NOT_FOUND, "Not Found")),
     };
     let headers = response.headers_mut();
     let mut add = |name: &'static str, value: &'static str| {
@@ -100,24 +102,74 @@ fn asset(path: &str) -> Response {
     }
 }
 
-fn page(shared: &Shared, controls: bool) -> Response {
-    let stage = shared.shown.borrow().stage.clone();
-    let text = match stage {
-        Stage::Waiting => live::message("Waiting", "The run has not begun.", true),
-        Stage::Running(manifest) => live::page(&manifest, controls),
-        Stage::Over(page) => page.to_string(),
+/// Answers a request for a page or its content; `None` if there is none.
+fn answered(
+    shared: &Shared,
+    key: &str,
+    trust: &Trust,
+    known: Option<&HeaderValue>,
+    route: Route,
+) -> Option<Response> {
+    let run = |number: usize| match &shared.list {
+        Some(list) => list.run(number),
+        None => (number == 1).then(|| shared.run.clone()),
     };
+    match (route, &shared.list) {
+        (Route::Page { run: number, controls }, list) => {
+            let page = page(&*run(number)?, controls);
+            Some(html(if list.is_some() { live::listed(&page) } else { page }))
+        }
+        (Route::Events { run: number, stage }, _) => {
+            trust.grant();
+            Some(events(shared, &*run(number)?, stage))
+        }
+        (Route::First, None) => Some(Redirect::to(&format!("/{key}/run/1/")).into_response()),
+        (Route::First, Some(list)) => Some(html(list.page())),
+        (Route::Rows, Some(list)) => Some(rows(list.rows(), known)),
+        (Route::Stored(number), Some(list)) => {
+            let policy = [(header::CONTENT_SECURITY_POLICY, STORED_POLICY)];
+            Some((policy, html(list.stored(number)?)).into_response())
+        }
+        (Route::Linked(number, link), Some(list)) => {
+            let run = list.linked(number, &link)?;
+            Some(Redirect::to(&format!("/{key}/run/{run}/")).into_response())
+        }
+        _ => None,
+    }
+}
+
+fn html(text: String) -> Response {
     ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], text).into_response()
 }
 
+/// Sends the rows of the list, unless the page already has them.
+fn rows(text: String, known: Option<&HeaderValue>) -> Response {
+    let version = format!("\"{}\"", Hash::of_bytes(text.as_bytes()));
+    if known.is_some_and(|it| it.as_bytes() == version.as_bytes()) {
+        return StatusCode::NOT_MODIFIED.into_response();
+    }
+    ([(header::ETAG, version)], html(text)).into_response()
+}
+
+fn page(run: &Run, controls: bool) -> String {
+    let stage = run.shown.borrow().stage.clone();
+    match stage {
+        Stage::Waiting => {
+            live::message("Waiting", "The run has not begun, or its record is being read.", true)
+        }
+        Stage::Running(manifest) => live::page(&manifest, controls),
+        Stage::Over(page) => page.to_string(),
+    }
+}
+
 /// Sends events to a page for as long as it is open.
-fn events(shared: &Shared, stage: String) -> Response {
+fn events(shared: &Shared, run: &Run, stage: String) -> Response {
     let Ok(permit) = shared.pages.clone().try_acquire_owned() else {
         let text = format!("This page is already open {MOST_PAGES} times. Close one of them.");
         return said(StatusCode::SERVICE_UNAVAILABLE, &text);
     };
     let (sender, receiver) = mpsc::channel(1);
-    tokio::spawn(send_events(shared.shown.subscribe(), stage, sender, permit));
+    tokio::spawn(send_events(run.shown.subscribe(), stage, sender, permit));
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::new(Events(receiver))).into_response()
 }
 
@@ -139,6 +191,7 @@ async fn send_events(
                 ("now", &sent.now, &update.now),
                 ("diagram", &sent.diagram, &update.diagram),
                 ("story", &sent.story, &update.story),
+                ("map", &sent.map, &update.map),
             ];
             for (name, _, new) in parts.into_iter().filter(|(_, old, new)| old != new) {
                 let _ = write!(text, "event: {name}\ndata: {new}\n\n");
@@ -180,7 +233,7 @@ async fn changed(shared: &Shared, content: Body, is_fault: bool) -> Response {
     let Ok(Ok(content)) = timeout(PATIENCE, to_bytes(content, LONGEST)).await else {
         return said(StatusCode::PAYLOAD_TOO_LARGE, "The request is too long, or too slow.");
     };
-    if shared.is_over() {
+    if shared.run.is_over() {
         return said(StatusCode::CONFLICT, "The run has ended.");
     }
     let done = if is_fault { control.add_fault(&content) } else { control.pause(&content) };
@@ -190,6 +243,7 @@ async fn changed(shared: &Shared, content: Body, is_fault: bool) -> Response {
             let status = match refused {
                 Refused::NotBegun => StatusCode::CONFLICT,
                 Refused::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
+                Refused::Failed(_) => StatusCode::BAD_GATEWAY,
                 Refused::TooMany => StatusCode::TOO_MANY_REQUESTS,
             };
             said(status, &refused.to_string())
@@ -203,13 +257,14 @@ mod tests {
     use std::net::TcpStream;
 
     use faultline_api::samples::sample;
+    use faultline_core::Span;
 
     use crate::{Control, Server};
 
     fn started() -> (Server, String) {
         let text = sample("quickstart").expect("the sample exists").text;
         let federation = faultline_api::parse("quickstart", text.as_bytes()).expect("the sample is valid");
-        let control = Control::new(federation, |_| ());
+        let control = Control::new(federation, Span::ZERO, |_, _| Ok(()));
         let server = Server::start(Some("127.0.0.1:0".parse().unwrap()), Some(control)).unwrap();
         let host = server.address.to_string();
         (server, host)
@@ -271,10 +326,10 @@ mod tests {
         };
         let pages: Vec<_> = (0..super::MOST_PAGES).map(|_| open()).collect();
         assert!(pages.iter().all(|it| it.0 == "HTTP/1.1 200"));
-        assert!(server.shared.is_watched());
+        assert!(server.shared.run.is_watched());
         assert_eq!(open().0, "HTTP/1.1 503");
         drop(pages);
-        while server.shared.is_watched() {
+        while server.shared.run.is_watched() {
             std::thread::yield_now();
         }
         assert_eq!(open().0, "HTTP/1.1 200", "closed pages make room");

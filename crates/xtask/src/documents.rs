@@ -74,8 +74,16 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
     ("README.md", "faultline run my.yaml --backend kubernetes", In("docs/kubernetes.md")),
     ("README.md", "faultline run my.yaml --view", VIEW),
     ("README.md", "faultline run redis.yaml --links tc", In("the step `systems`")),
+    ("README.md", "faultline view faultline-runs", VIEW),
     ("docs/view.md", "faultline run my.yaml --view", VIEW),
     ("docs/view.md", "faultline view faultline-runs/quickstart-7", VIEW),
+    ("docs/view.md", "faultline view faultline-runs", VIEW),
+    ("docs/view.md", "kubectl faultline view", In("the tests of `faultline-kubectl`")),
+    (
+        "docs/view.md",
+        "faultline run my.yaml --backend kubernetes --view",
+        In("the tests of `faultline-kubectl`"),
+    ),
     (
         "README.md",
         "faultline check --events log.jsonl",

@@ -82,6 +82,11 @@ fn the_plugin_receives_every_option_and_its_status_is_returned() {
             ][..],
             "run --repeat=2 --timeout=10m --format=text --verbose --verbose -- my.yaml",
         ),
+        (&["run", "--backend=kubernetes", "--view"], "run --repeat=1 --view --format=text"),
+        (
+            &["run", "--backend=kubernetes", "--view=127.0.0.1:8000"],
+            "run --repeat=1 --view=127.0.0.1:8000 --format=text",
+        ),
         (
             &[
                 "run",

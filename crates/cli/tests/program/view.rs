@@ -157,6 +157,39 @@ fn a_record_is_followed_while_another_program_writes_it() {
 }
 
 #[test]
+fn all_records_in_a_directory_are_listed_and_judged() {
+    let place = TestDirectory::new();
+    place
+        .faultline(["run", "--backend", "simulate", "--seed", "8", "--out", "all/run", "-q"])
+        .assert()
+        .code(0);
+    std::fs::create_dir(place.path("all/broken")).unwrap();
+    place.write("all/broken/manifest.json", "{");
+    let served = Served::start(&place, &["view", "all", "--at", "127.0.0.1:0"], 1);
+    let first = served.paths[0].strip_suffix("run/1/").unwrap();
+    let page = served.answer(&format!("GET {first}"), "");
+    assert!(
+        page.contains(">run</a>") && page.contains("broken") && page.contains("data-state=\"unreadable\""),
+        "{page}"
+    );
+    let mut rows = String::new();
+    while !rows.contains("data-state=\"pass\"") {
+        rows = served.answer(&format!("GET {first}list"), "");
+    }
+    let (_, version) = rows.split_once("etag: ").unwrap();
+    let known = format!("If-None-Match: {}", version.lines().next().unwrap());
+    let unchanged = served.answer(&format!("GET {first}list HTTP/1.1\r\n{known}\r\nX:"), "");
+    assert!(unchanged.starts_with("HTTP/1.1 304"), "{unchanged}");
+    let address = rows.split("href=\"").nth(1).unwrap().split('"').next().unwrap();
+    let report = format!("GET {first}{address}");
+    while !served.answer(&report, "").contains("Properties") {
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(served.answer(&report, "").contains("all records"));
+    assert_eq!(served.interrupted().1, Some(0));
+}
+
+#[test]
 fn other_machines_cannot_be_served() {
     let place = TestDirectory::new();
     let refused = place.faultline(["run", "--view=0.0.0.0:7380"]).assert().code(2);

@@ -217,9 +217,32 @@ plot.addEventListener("keydown", event => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const act = { "+": () => zoom(.6), "=": () => zoom(.6), "-": () => zoom(1 / .6), "0": () => look(whole.from, whole.upto),
     Home: () => look(whole.from, whole.upto), ArrowLeft: () => pan(-.15), ArrowRight: () => pan(.15),
-    n: () => step(1), p: () => step(-1), f: () => foldAll(), Escape: () => { hide(); choose(null); } }[event.key];
+    n: () => step(1), p: () => step(-1), f: () => foldAll(), "[": () => chooseProcess(-1), "]": () => chooseProcess(1),
+    " ": () => play(!timer), "?": () => { keys.open = !keys.open; }, i: () => askForFault(), Escape: () => { hide(); setFilter("process", ""); choose(null); } }[event.key];
   if (act) { event.preventDefault(); act(); }
 });
+
+// Shows only the messages of the next process, and says which one that is.
+const keys = byId("keys");
+function setFilter(name, value) {
+  document.querySelector(`select[data-filter="${name}"]`).value = value;
+  setters[name](value);
+}
+function chooseProcess(by) {
+  const chosen = data.lanes.indexOf(document.querySelector("select[data-filter=process]").value);
+  const lane = (chosen + by + (chosen < 0 && by < 0 ? 1 : 0) + lanes) % lanes;
+  setFilter("process", data.lanes[lane]);
+  applyFilters();
+  say(`${data.lanes[lane]}: ${stateOf(lane)[0]}`, x(Math.min(cursor ?? data.end, view.upto)), y(lane));
+}
+// On a page that adds faults: chooses what happens to the process whose messages are shown.
+function askForFault() {
+  const form = byId("fault"), process = document.querySelector("select[data-filter=process]").value;
+  if (!form) return;
+  form.elements.action.focus();
+  const option = [...form.elements.target.options].find(it => it.text === process);
+  if (option) option.selected = true;
+}
 
 // --- folding
 
@@ -270,13 +293,5 @@ function drawLegend() {
 for (const table of document.querySelectorAll(".table")) {
   const heads = [...table.querySelectorAll("th")].map(it => it.textContent);
   for (const row of table.querySelectorAll("tbody tr")) [...row.cells].forEach((cell, i) => { cell.dataset.name = heads[i]; });
-  table.classList.add("list");
+  if (!table.classList.contains("matrix")) table.classList.add("list");
 }
-
-function refresh() { readColors(); drawLegend(); resize(); }
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
-new ResizeObserver(() => { if (scroller.clientWidth !== width) resize(); }).observe(scroller.parentElement);
-addEventListener("resize", resize);
-refresh();
-readAddress();
-drawAll();

@@ -3,6 +3,8 @@
 // packed by `diagram/pack.rs`), and selects messages.
 let data = JSON.parse(document.getElementById("data").textContent);
 const plot = document.getElementById("plot"), overview = document.getElementById("overview");
+const byId = id => document.getElementById(id);
+const setText = (element, text) => { if (element && element.textContent !== text) element.textContent = text; };
 const DELIVERED = 0, UNDONE = 1, RESENT = 2, STALE = 3, LOST = 4;
 const lanes = data.lanes.length;
 

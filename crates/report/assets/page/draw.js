@@ -87,6 +87,11 @@ function draw() {
   if (shown.lines) data.recovery_lines.forEach(drawRecoveryLine);
   if (shown.checkpoints) drawCheckpoints();
   drawFailures();
+  if (cursor !== null) {
+    g.strokeStyle = colors.ink;
+    g.lineWidth = 1.2;
+    line(x(cursor), TOP, x(cursor), high - AXIS);
+  }
   g.restore();
   drawFaults();
 }

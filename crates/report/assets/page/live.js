@@ -1,6 +1,5 @@
 // A page that a server shows: follows a run in progress, and loads its address again once the run has ended.
-const live = document.querySelector("[data-stage]"), byId = id => document.getElementById(id);
-const setText = (element, text) => { if (element && element.textContent !== text) element.textContent = text; };
+const live = document.querySelector("[data-stage]");
 const SHOWN_AT_FIRST = 10e6;
 
 // Takes over newer data. The view moves along while it includes the newest facts. A chosen message holds the diagram.
@@ -16,6 +15,18 @@ function renew(fresh) {
     view.from = isWhole && !isFirst ? whole.from : Math.max(whole.from, whole.upto - length);
   }
   applyFilters();
+  showStates();
+}
+
+// Puts the filters and the part of the run in view into the address, which the next page reads.
+function keepAddress() {
+  const kept = new URLSearchParams();
+  for (const select of document.querySelectorAll("select[data-filter]")) if (select.value) kept.set(select.dataset.filter, select.value);
+  if (live.dataset.stage === "running" && view.upto < whole.upto) {
+    kept.set("from", view.from / 1e6);
+    kept.set("upto", view.upto / 1e6);
+  }
+  history.replaceState(null, "", "#" + kept);
 }
 
 let saidAt = -Infinity;
@@ -37,15 +48,8 @@ function showNow(now) {
     bar.firstElementChild.style.width = (it.percent ?? 0) + "%";
     setText(row.querySelector(".percent"), it.percent === null ? "" : it.percent + " %");
   });
-  const cells = document.querySelectorAll("[data-cell]"), signs = JSON.parse(live.dataset.signs);
-  now.states.forEach((state, lane) => {
-    const cell = cells[lane], [name, sign] = signs[state];
-    if (!cell || cell.dataset.cell === name) return;
-    cell.dataset.cell = name;
-    setText(cell.querySelector(".sign"), sign);
-    setText(cell.querySelector(".state"), name);
-    cell.title = `${data.lanes[lane]}: ${name}`;
-  });
+  standings = now.states;
+  showStates();
   const pause = byId("pause");
   if (pause) {
     pause.disabled = now.phase === "starting";
@@ -61,9 +65,10 @@ if (live) {
   }
   if (live.dataset.stage === "running") fates[LOST] = "has not arrived yet";
   const source = new EventSource("events?stage=" + live.dataset.stage);
-  source.addEventListener("reload", () => location.reload());
+  source.addEventListener("reload", () => { keepAddress(); location.reload(); });
   source.addEventListener("now", event => showNow(JSON.parse(event.data)));
   source.addEventListener("diagram", event => renew(JSON.parse(event.data)));
+  source.addEventListener("map", event => { byId("links").innerHTML = JSON.parse(event.data); showStates(); });
   source.addEventListener("story", event => { byId("story").innerHTML = JSON.parse(event.data); });
   // The report stays complete without the server.
   const lost = byId("lost");

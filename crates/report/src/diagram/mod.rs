@@ -7,7 +7,7 @@ pub mod svg;
 
 use std::collections::BTreeMap;
 
-use faultline_core::{Position, ProcessId, StorageFate, Time};
+use faultline_core::{Fault, Position, ProcessId, StorageFate, Time};
 use faultline_trace::duration::lasted;
 use faultline_trace::fault::describe_fault;
 use serde::Serialize;
@@ -43,6 +43,8 @@ pub struct Diagram {
     pub recovery_lines: Vec<Vec<(usize, i64)>>,
     /// Injected faults.
     pub faults: Vec<Injected>,
+    /// Periods in which no packet passed from one cluster to another: the clusters, as indices, and the period.
+    pub cuts: Vec<(usize, usize, i64, i64)>,
 }
 
 /// The lanes of a cluster.
@@ -259,8 +261,15 @@ impl Diagram {
             text: describe_fault(&it.fault, names.names()),
             no: it.no.0,
         });
+        let cuts = timeline.injections.iter().flat_map(|it| {
+            let Fault::Partition { from, to, both, .. } = it.fault else { return Vec::new() };
+            let period = (micros(it.at), micros(it.fault.until(it.at)));
+            let ends = [(from, to), (to, from)].into_iter().take(1 + usize::from(both));
+            ends.map(|(from, to)| (from.index(), to.index(), period.0, period.1)).collect()
+        });
         Diagram {
             begin: first,
+            cuts: cuts.collect(),
             end: micros(timeline.end).max(1),
             outages: outages.collect(),
             recoveries: recoveries.collect(),

@@ -47,6 +47,7 @@ pub struct PackedDiagram<'a> {
     rollbacks: &'a [RollbackMark],
     recovery_lines: &'a [Vec<(usize, i64)>],
     faults: &'a [Injected],
+    cuts: &'a [(usize, usize, i64, i64)],
     most_lines: usize,
     most_expanded: usize,
     /// Sentences about omitted items.
@@ -114,6 +115,7 @@ impl<'a> PackedDiagram<'a> {
             rollbacks: &diagram.rollbacks,
             recovery_lines: &diagram.recovery_lines,
             faults: &diagram.faults,
+            cuts: &diagram.cuts,
             most_lines: MOST_LINES,
             most_expanded: MOST_EXPANDED,
             notes,

@@ -3,16 +3,16 @@
 
 use std::sync::LazyLock;
 
-use faultline_history::Standing;
 use faultline_trace::manifest::BackendKind;
 use faultline_trace::{Hash, Manifest};
 use maud::{Markup, html};
 use serde::Serialize;
 
-use super::{Assets, LIVE_SCRIPT, diagram_section, explanation, rendered, scripts, shell};
+use super::{Assets, LIVE_SCRIPT, diagram_section, explanation, processes, rendered, scripts, shell};
 use crate::diagram::Diagram;
 use crate::diagram::pack::PackedDiagram;
 use crate::explain::count;
+use crate::map;
 use crate::names::DisplayNames;
 use crate::now::Progressing;
 use crate::style;
@@ -41,13 +41,18 @@ impl Asset {
 
     /// Returns the file with this path.
     pub fn at(path: &str) -> Option<&'static Asset> {
-        [&*SCRIPT, &*STYLES].into_iter().find(|it| it.path == path)
+        [&*SCRIPT, &*LIST_SCRIPT, &*STYLES].into_iter().find(|it| it.path == path)
     }
 }
 
-/// The script of all pages.
+/// The script of the pages of runs.
 pub static SCRIPT: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("text/javascript; charset=utf-8", "js", LIVE_SCRIPT.to_owned()));
+/// The script of the list of records.
+pub static LIST_SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
+    let script = include_str!("../../assets/list.js");
+    Asset::new("text/javascript; charset=utf-8", "js", format!("\"use strict\";(() => {{\n{script}}})();\n"))
+});
 /// The styles of all pages.
 pub static STYLES: LazyLock<Asset> = LazyLock::new(|| {
     let styles = [style::PALETTE, style::PAGE, include_str!("../../assets/live.css")];
@@ -63,12 +68,15 @@ pub struct Update {
     pub diagram: String,
     /// What has happened.
     pub story: String,
+    /// The map of the links.
+    pub map: String,
 }
 
 impl Update {
     /// Renders the parts.
     pub fn new(run: &Progressing, manifest: &Manifest) -> Update {
-        let diagram = Diagram::new(&run.timeline, &DisplayNames::new(manifest));
+        let names = DisplayNames::new(manifest);
+        let diagram = Diagram::new(&run.timeline, &names);
         let story = match &run.events[..] {
             [] => html! { p.hint { "No faults and no rollbacks so far." } },
             events => explanation(events),
@@ -77,6 +85,7 @@ impl Update {
             now: json(&run.now),
             diagram: json(&PackedDiagram::new(&diagram)),
             story: json(&story.into_string()),
+            map: json(&map::render(manifest, &names).into_string()),
         }
     }
 }
@@ -88,6 +97,15 @@ fn json(value: &impl Serialize) -> String {
 /// Renders the report of a run that has ended.
 pub fn report(recorded: RecordedRun<'_>) -> String {
     rendered(recorded, Assets::Linked).0
+}
+
+/// What follows the link to the list of all records.
+const BEFORE: &str = "<main";
+
+/// Adds a link to the list of all records to the page of a run.
+pub fn listed(page: &str) -> String {
+    let up = html! { nav { a href="../../" { "all records" } } }.into_string();
+    page.replacen(BEFORE, &format!("{up}{BEFORE}"), 1)
 }
 
 /// Renders a page about a run that cannot be shown, or not yet. `refreshes` tells whether the page asks again.
@@ -105,17 +123,17 @@ pub fn page(manifest: &Manifest, controls: bool) -> String {
     let names = DisplayNames::new(manifest);
     let diagram = Diagram::empty(&names);
     let packed = PackedDiagram::new(&diagram);
-    let signs = Standing::ALL.map(|it| (it.name(), sign(it)));
     let body = html! {
-        main data-stage="running" data-signs=(json(&signs)) {
+        main data-stage="running" {
             (head(manifest))
             p #lost role="status" hidden {}
             p #sentence.now { "Reading the record." }
             p #said.unseen aria-live="polite" {}
             div.columns {
                 section { h2 { "Progress" } (progress(&names)) }
-                section { h2 { "Processes" } (processes(&names)) }
+                section { h2 { "Processes" span.hint { " " span #moment {} } } (processes(&names)) }
             }
+            div #links { (map::render(manifest, &names)) }
             @if controls { (control()) }
             h2 { "Space-time diagram" }
             div.diagram { (diagram_section(&diagram, ("within clusters", names.clusters().count() == 1), &[])) }
@@ -166,25 +184,6 @@ fn progress(names: &DisplayNames) -> Markup {
     }
 }
 
-fn processes(names: &DisplayNames) -> Markup {
-    html! {
-        div #processes { @for cluster in names.clusters() {
-            div class={ "c" (cluster.index() % 6) } role="group" aria-label=(names.cluster(cluster)) {
-                b { (names.cluster(cluster)) }
-                @for &process in names.processes(cluster) {
-                    @let name = names.process(process);
-                    @let prefix = format!("{}-", names.cluster(cluster));
-                    span.cell data-cell="starting" title={ (name) ": starting" } {
-                        span.sign aria-hidden="true" { (sign(Standing::Starting)) }
-                        (name.strip_prefix(&prefix).unwrap_or(&name)) " "
-                        span.state { "starting" }
-                    }
-                }
-            }
-        } }
-    }
-}
-
 /// Renders the form that adds faults.
 fn control() -> Markup {
     let actions = [
@@ -206,18 +205,5 @@ fn control() -> Markup {
             button #pause type="button" disabled { "pause the run" }
         }
         p #answer role="status" { "A fault is due 0.3 s after it was added. The record will say that it was added by hand." }
-    }
-}
-
-/// Returns the sign of a state, which can be told from the others without its colour.
-fn sign(standing: Standing) -> &'static str {
-    match standing {
-        Standing::Starting => "\u{2026}",
-        Standing::Up => "\u{25b2}",
-        Standing::Recovering => "\u{25c6}",
-        Standing::Down => "\u{2715}",
-        Standing::Paused => "\u{2016}",
-        Standing::Finished => "\u{2713}",
-        Standing::Absent => "\u{2013}",
     }
 }

@@ -4,6 +4,7 @@
 //! the whole of `federation.yaml`. The manifest lists the streams with their digests, so the digest indirectly covers
 //! all facts, too.
 
+use std::path::Path;
 use std::{fmt, fs};
 
 use faultline_core::text::one_line;
@@ -51,6 +52,26 @@ impl Bundle {
         let digest = digest(&entries, manifest.federation.as_bytes());
         replace(&self.dir.join(FEDERATION), manifest.federation.as_bytes())?;
         replace(&self.manifest_path(), format!("{BEFORE}{digest}{AFTER}{entries}").as_bytes())
+    }
+
+    /// Reads the files that describe the run, as they are: the manifest and the federation file.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a file cannot be read.
+    pub fn read_description(&self) -> Result<[String; 2], BundleError> {
+        let text = |path: &Path| read(path).map(|it| String::from_utf8_lossy(&it).into_owned());
+        Ok([text(&self.manifest_path())?, text(&self.dir.join(FEDERATION))?])
+    }
+
+    /// Writes what [`Bundle::read_description`] read. Each file atomically replaces its earlier version, if any.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a file cannot be written.
+    pub fn write_description(&self, [manifest, federation]: &[String; 2]) -> Result<(), BundleError> {
+        replace(&self.dir.join(FEDERATION), federation.as_bytes())?;
+        replace(&self.manifest_path(), manifest.as_bytes())
     }
 
     /// Reads the manifest, including the federation's text.

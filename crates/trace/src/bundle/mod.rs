@@ -5,8 +5,8 @@ mod description;
 mod evidence;
 mod follow;
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -218,6 +218,21 @@ impl Bundle {
         files.iter().filter_map(|path| fs::metadata(path).ok()?.modified().ok()).max()
     }
 
+    /// Returns the time at which the manifest was last written; `None` if there is none.
+    pub fn described(&self) -> Option<SystemTime> {
+        fs::metadata(self.manifest_path()).ok()?.modified().ok()
+    }
+
+    /// Returns whether a program of this machine writes to the directory, as far as locks show: programs that record runs
+    /// lock it. `None` if the file system supports no locks.
+    pub fn is_locked(&self) -> Option<bool> {
+        match File::open(&self.dir).ok()?.try_lock_shared() {
+            Ok(()) => Some(false),
+            Err(TryLockError::WouldBlock) => Some(true),
+            Err(TryLockError::Error(_)) => None,
+        }
+    }
+
     /// Returns the path of the file for the facts of one life, such as `facts/p3-1.facts` or
     /// `facts/supervisor-0.facts`.
     pub fn facts_path(&self, process: ProcessId, life: Life) -> PathBuf {
@@ -279,6 +294,41 @@ impl Bundle {
         let file = OpenOptions::new().create(true).write(true).truncate(false).open(&path);
         file.and_then(|file| file.write_all_at(piece, offset))
             .map_err(|source| BundleError::Write { path, source })
+    }
+
+    /// Returns the length of each file of facts in bytes.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the directory of facts cannot be read.
+    pub fn facts_lengths(&self) -> Result<Vec<((ProcessId, Life), u64)>, BundleError> {
+        let files = self.facts_files()?;
+        let mut lengths: Vec<_> =
+            files.iter().filter_map(|path| Some((life_of(path)?, fs::metadata(path).ok()?.len()))).collect();
+        lengths.sort_unstable();
+        Ok(lengths)
+    }
+
+    /// Reads at most `most` bytes of the file for the facts of one life, from byte `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read.
+    pub fn read_facts_at(
+        &self,
+        process: ProcessId,
+        life: Life,
+        offset: u64,
+        most: usize,
+    ) -> Result<Vec<u8>, BundleError> {
+        let path = self.facts_path(process, life);
+        let read = || {
+            let mut file = File::open(&path)?;
+            file.seek(SeekFrom::Start(offset))?;
+            let mut piece = Vec::new();
+            file.take(most as u64).read_to_end(&mut piece).map(|_| piece)
+        };
+        read().map_err(|source| BundleError::Read { path: path.clone(), source })
     }
 
     /// Seals the facts of a life that has ended, unless they are already sealed. Removes an incomplete record at the
