@@ -270,7 +270,8 @@ Examples:
   faultline reproduce hydee --quick
   faultline reproduce hydee-table1      compute the clusters of table I
   faultline reproduce tic --seeds 5
-  faultline reproduce cck --quick")]
+  faultline reproduce cck --quick
+  faultline reproduce hc3i --backend kubernetes")]
 pub(crate) struct ReproduceArguments {
     /// Choose the evaluation
     #[arg(value_enum)]
@@ -284,6 +285,9 @@ pub(crate) struct ReproduceArguments {
     /// these task times (CCK). Has no effect on other evaluations
     #[arg(long)]
     pub(crate) with_processes: bool,
+    /// Choose where the simulations run (HC3I, TIC and CCK). Does not affect the output
+    #[arg(long, value_enum, default_value_t = SimulatedOn::Simulate)]
+    pub(crate) backend: SimulatedOn,
     /// Run each setting with N seeds. Default: 30 for HC3I and TIC, 3 for HydEE and CCK; fewer with `--quick`
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u32>(1..=u32::MAX.into()))]
     pub(crate) seeds: Option<u32>,
@@ -299,6 +303,8 @@ pub(crate) struct ReproduceArguments {
     /// Show progress only on a terminal, and only after a few seconds
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) parts: PartArguments,
 }
 
 /// Choose clusters from a communication graph.
@@ -554,7 +560,7 @@ pub(crate) struct CompareArguments {
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// Choose the output format
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(long, value_enum, default_value_t = Format::Text, conflicts_with = "part")]
     pub(crate) format: Format,
     #[command(flatten)]
     pub(crate) parts: PartArguments,
@@ -618,7 +624,7 @@ pub(crate) struct SweepArguments {
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// Choose the output format
-    #[arg(long, value_enum, default_value_t = SweepFormat::Text)]
+    #[arg(long, value_enum, default_value_t = SweepFormat::Text, conflicts_with = "part")]
     pub(crate) format: SweepFormat,
     #[command(flatten)]
     pub(crate) parts: PartArguments,
@@ -671,7 +677,7 @@ pub(crate) struct ModelArguments {
 #[command(next_help_heading = "Several machines")]
 pub(crate) struct PartArguments {
     /// Perform only the Ith of N parts of the runs, and print their results for `--gather`. Writes no files
-    #[arg(long, value_name = "I/N", conflicts_with_all = ["resume", "out", "format", "gather"])]
+    #[arg(long, value_name = "I/N", conflicts_with_all = ["resume", "out", "gather"])]
     pub(crate) part: Option<Part>,
     /// Use the results of parts that other machines performed, instead of performing these runs. Repeats the runs that
     /// failed and one run of each part, and reports an error if their results differ on this machine
@@ -1027,7 +1033,7 @@ pub(crate) struct FuzzArguments {
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Choose the output format
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(long, value_enum, default_value_t = Format::Text, conflicts_with = "part")]
     pub(crate) format: Format,
     /// Print only the violation and the verdict; show progress only on a terminal, and only after a few seconds
     #[arg(short, long)]
@@ -1131,6 +1137,12 @@ pub(crate) struct ExploreArguments {
     /// Stop after N distinct states
     #[arg(long, value_name = "N", default_value_t = 1_000_000, allow_negative_numbers = true, value_parser = number::<u64>(1..=1_000_000_000))]
     pub(crate) states: u64,
+    /// Is rejected, with the reason, unless it is this machine
+    #[arg(long, value_enum, default_value_t = SimulatedOn::Simulate, hide = true)]
+    pub(crate) backend: SimulatedOn,
+    /// Is rejected, too
+    #[arg(long, value_name = "W", hide = true)]
+    pub(crate) workers: Option<u32>,
     /// Search with J threads; does not affect the result. Default: number of cores
     #[arg(long, value_name = "J", allow_negative_numbers = true, value_parser = jobs)]
     pub(crate) jobs: Option<NonZero<usize>>,

@@ -17,7 +17,7 @@ use crate::plugin;
 use crate::run::without_effect;
 
 /// The time that one part should take.
-const PART: Duration = Duration::from_secs(300);
+pub(crate) const PART: Duration = Duration::from_secs(300);
 /// The directory of a campaign in that of `--out`.
 pub(crate) const PARTS: &str = "parts";
 
@@ -144,6 +144,10 @@ pub(crate) fn of_pod(dir: &Path) -> Result<Arguments, CommandError> {
         Command::Compare(it) => {
             (it.file, it.parts, it.backend) = (file, parts, ComparedOn::Simulate);
             (it.jobs, it.quiet) = (None, false);
+        }
+        Command::Reproduce(it) => {
+            (it.parts, it.backend) = (parts, SimulatedOn::Simulate);
+            (it.jobs, it.quiet, it.with_processes) = (None, false, false);
         }
         _ => return Err(absent("its command cannot be divided")),
     }

@@ -23,7 +23,7 @@ use faultline_session::{UnjudgedRecording, memory_bound};
 use miette::miette;
 use serde::Serialize;
 
-use crate::arguments::{ExploreArguments, Format, Overtakings, StorageName};
+use crate::arguments::{ExploreArguments, Format, Overtakings, SimulatedOn, StorageName};
 use crate::command_error::{CommandError, Exit};
 use crate::fuzz::available;
 use crate::paper::jobs;
@@ -32,6 +32,13 @@ use crate::{files, interrupt, output};
 
 /// Executes `faultline explore`.
 pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, CommandError> {
+    if arguments.backend == SimulatedOn::Kubernetes || arguments.workers.is_some() {
+        return Err(CommandError::input(miette!(
+            help = "omit `--backend` and `--workers`, and use a machine with more cores and memory (`--jobs`, `--memory`); or \
+                    search at random in pods, with `faultline fuzz --backend kubernetes`",
+            "pods cannot explore: all steps of the search share one set of visited states, so it cannot be divided"
+        )));
+    }
     if let Some(defect) = arguments.defect {
         available(&format!("explore --defect {defect}"))?;
     }

@@ -1,22 +1,23 @@
 //! `faultline reproduce`: runs a published evaluation, and writes the page, the tables and the figures.
 
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
 use faultline_console::place::{self, Claim};
 use faultline_experiments::reproduce::hydee::ping_pong::{CROWD, PAIR, Setting};
 use faultline_experiments::reproduce::{
-    Reproduction, Settings, cck, hydee, page, reality, reproduce as repeat, tic,
+    Extent, Reproduction, Settings, cck, extent, hydee, page, reality, reproduce as repeat, tic,
 };
 use faultline_experiments::stored::{ResultStore, RunProgress, StoredResult};
-use faultline_experiments::table1;
+use faultline_experiments::{Part, table1};
 use miette::miette;
 use serde::{Deserialize, Serialize};
 
-use crate::arguments::{Paper, ReproduceArguments};
+use crate::arguments::{Paper, ReproduceArguments, SimulatedOn};
+use crate::campaign::{self, Divisible, PART};
 use crate::command_error::{CommandError, Exit};
-use crate::journal::{Head, RUNS, ResultJournal, print_missing, print_out_of_memory};
+use crate::journal::{Head, PartPrinter, RUNS, ResultJournal, gather, print_missing, print_out_of_memory};
 use crate::paper::jobs;
 use crate::processes::Evaluation;
 use crate::progress::Progress;
@@ -53,6 +54,10 @@ const CCK_QUICK_SEEDS: u32 = 1;
 
 /// Executes `faultline reproduce`.
 pub(crate) fn reproduce(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
+    check_options(arguments)?;
+    if let Some(part) = arguments.parts.part {
+        return print_part(arguments, part);
+    }
     match arguments.paper {
         Paper::Hc3i => hc3i(arguments),
         Paper::Hydee => hydee(arguments),
@@ -60,6 +65,78 @@ pub(crate) fn reproduce(arguments: &ReproduceArguments) -> Result<Exit, CommandE
         Paper::Tic => tic(arguments),
         Paper::Cck => cck(arguments),
     }
+}
+
+/// Rejects options that have no effect, or that divide an evaluation that cannot be divided.
+fn check_options(arguments: &ReproduceArguments) -> Result<(), CommandError> {
+    let ReproduceArguments { paper, backend, parts, with_processes, .. } = arguments;
+    let is_on_cluster = *backend == SimulatedOn::Kubernetes;
+    campaign::check_options(parts, is_on_cluster)?;
+    if parts.part.is_some() && *with_processes {
+        return Err(CommandError::input(miette!(
+            help = "omit `--with-processes`; use it with `--gather`",
+            "`--with-processes` has no effect on a part, which consists of simulations"
+        )));
+    }
+    let cannot = match paper {
+        Paper::Hc3i | Paper::Tic | Paper::Cck => return Ok(()),
+        Paper::Hydee => "its simulations need measurements that precede them on the same machine",
+        Paper::HydeeTable1 => "it simulates no runs",
+    };
+    if is_on_cluster || parts.part.is_some() || !parts.gather.is_empty() {
+        return Err(CommandError::input(miette!(
+            help = "omit the options, or reproduce `hc3i`, `tic` or `cck`",
+            "`{}` cannot be divided among machines: {cannot}",
+            name(*paper)
+        )));
+    }
+    Ok(())
+}
+
+fn name(paper: Paper) -> String {
+    paper.to_possible_value().expect("no evaluation is hidden").get_name().to_owned()
+}
+
+fn settings(arguments: &ReproduceArguments) -> Settings {
+    let ReproduceArguments { paper, seeds, quick, .. } = *arguments;
+    let usual = match paper {
+        Paper::Hc3i | Paper::Tic => [SEEDS, QUICK_SEEDS],
+        Paper::Hydee | Paper::HydeeTable1 => [HYDEE_SEEDS, HYDEE_QUICK_SEEDS],
+        Paper::Cck => [CCK_SEEDS, CCK_QUICK_SEEDS],
+    };
+    let seeds = seeds.unwrap_or(usual[usize::from(quick)]);
+    Settings { seeds, quick, jobs: jobs(arguments.jobs) }
+}
+
+/// Performs one part of the simulations, and prints their results.
+fn print_part(arguments: &ReproduceArguments, part: Part) -> Result<Exit, CommandError> {
+    let mut printer = PartPrinter::begin(part, &head_of_parts(arguments));
+    let interrupted = interrupt::flag();
+    let settings = settings(arguments);
+    let mut progress = Progress::new().unless_quiet(arguments.quiet);
+    let mut tell = |step: RunProgress<'_>| progress.step(step.what, (step.done, step.total), step.is_known);
+    let mut keep = |it: &StoredResult| printer.add(it);
+    let mut store = ResultStore::new(Vec::new(), &mut keep, &mut tell, &interrupted).of_part(part);
+    let done = match arguments.paper {
+        Paper::Hc3i => repeat(settings, &mut store),
+        Paper::Tic => tic::reproduce(settings, &mut store),
+        Paper::Cck => cck::reproduce(settings, None, &mut store),
+        Paper::Hydee | Paper::HydeeTable1 => unreachable!("these evaluations are not divided"),
+    };
+    drop(progress);
+    printer.finish(done.out_of_memory == 0 && !interrupted.load(Ordering::Relaxed))
+}
+
+fn head(arguments: &ReproduceArguments) -> Head<Reproduced> {
+    Head::of(Reproduced { paper: name(arguments.paper), quick: arguments.quick })
+}
+
+/// Returns the first line of the results of a part.
+fn head_of_parts(arguments: &ReproduceArguments) -> Head<Reproduced> {
+    let seeds = settings(arguments).seeds.to_string();
+    let quick = arguments.quick.then(|| ("--quick", String::new()));
+    let options = [("reproduce", name(arguments.paper)), ("--seeds", seeds)];
+    head(arguments).of_parts(options.into_iter().chain(quick))
 }
 
 /// Claims the directory for the results.
@@ -90,8 +167,7 @@ fn hc3i(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     let ReproduceArguments { quick, resume, .. } = arguments;
     let claim = claim(arguments, "faultline-hc3i")?;
     let out = claim.dir();
-    let seeds = arguments.seeds.unwrap_or(if *quick { QUICK_SEEDS } else { SEEDS });
-    let settings = Settings { seeds, quick: *quick, jobs: jobs(arguments.jobs) };
+    let settings = settings(arguments);
     let interrupted = interrupt::flag();
     let work = Work { out, arguments, interrupted: &interrupted };
     let opened = work.open()?;
@@ -122,8 +198,7 @@ fn hydee(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     let ReproduceArguments { quick, resume, .. } = arguments;
     let claim = claim(arguments, "faultline-hydee")?;
     let out = claim.dir();
-    let seeds = arguments.seeds.unwrap_or(if *quick { HYDEE_QUICK_SEEDS } else { HYDEE_SEEDS });
-    let settings = Settings { seeds, quick: *quick, jobs: jobs(arguments.jobs) };
+    let settings = settings(arguments);
     let interrupted = interrupt::flag();
     let work = Work { out, arguments, interrupted: &interrupted };
     let opened = work.open()?;
@@ -150,11 +225,10 @@ fn cck(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     let ReproduceArguments { quick, resume, with_processes, .. } = *arguments;
     let claim = claim(arguments, "faultline-cck")?;
     let out = claim.dir();
-    let seeds = arguments.seeds.unwrap_or(if quick { CCK_QUICK_SEEDS } else { CCK_SEEDS });
     if !with_processes {
-        return simulated(arguments, out, seeds, |settings, store| cck::reproduce(settings, None, store));
+        return simulated(arguments, out, |settings, store| cck::reproduce(settings, None, store));
     }
-    let settings = Settings { seeds, quick, jobs: jobs(arguments.jobs) };
+    let settings = settings(arguments);
     let interrupted = interrupt::flag();
     let work = Work { out, arguments, interrupted: &interrupted };
     let opened = work.open()?;
@@ -175,18 +249,16 @@ fn cck(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
 fn tic(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     let claim = claim(arguments, "faultline-tic")?;
     let out = claim.dir();
-    let seeds = arguments.seeds.unwrap_or(if arguments.quick { QUICK_SEEDS } else { SEEDS });
-    simulated(arguments, out, seeds, tic::reproduce)
+    simulated(arguments, out, tic::reproduce)
 }
 
 /// Reproduces an evaluation that needs no real processes.
 fn simulated(
     arguments: &ReproduceArguments,
     out: &Path,
-    seeds: u32,
     reproduce: impl FnOnce(Settings, &mut ResultStore<'_>) -> Reproduction,
 ) -> Result<Exit, CommandError> {
-    let settings = Settings { seeds, quick: arguments.quick, jobs: jobs(arguments.jobs) };
+    let settings = settings(arguments);
     let interrupted = interrupt::flag();
     let work = Work { out, arguments, interrupted: &interrupted };
     let done = work.repeat(work.open()?, |store| reproduce(settings, store))?;
@@ -194,7 +266,7 @@ fn simulated(
 }
 
 /// Identifies a reproduction in its journal. The number of seeds is not part of this identity.
-#[derive(PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 struct Reproduced {
     paper: String,
     quick: bool,
@@ -210,24 +282,56 @@ struct Work<'a> {
 impl Work<'_> {
     /// Opens the journal, and returns it with the results that it contains.
     fn open(&self) -> Result<(ResultJournal, Vec<StoredResult>), CommandError> {
-        let ReproduceArguments { paper, quick, resume, .. } = self.arguments;
-        let paper = paper.to_possible_value().expect("no evaluation is hidden").get_name().to_owned();
-        let head = Head::of(Reproduced { paper, quick: *quick });
-        ResultJournal::open(&self.out.join(RUNS), "reproduction", &head, *resume)
+        let path = self.out.join(RUNS);
+        ResultJournal::open(&path, "reproduction", &head(self.arguments), self.arguments.resume)
     }
 
-    /// Simulates the runs that are not in the journal.
+    /// Lets pods simulate the runs. Returns the files with their results.
+    fn on_cluster(&self) -> Result<Vec<PathBuf>, CommandError> {
+        let extent = match self.arguments.paper {
+            Paper::Tic => tic::extent,
+            Paper::Cck => cck::extent,
+            _ => extent,
+        };
+        let Settings { seeds, quick, .. } = settings(self.arguments);
+        let Extent { experiments, settings: count } = extent(quick);
+        let divisible = Divisible {
+            federation: None,
+            runs: count * u64::from(seeds),
+            pieces: experiments,
+            // Experiments differ in length, so each should be a part.
+            run: PART,
+            dir: &self.out.join(campaign::PARTS),
+            quiet: self.arguments.quiet,
+            first_found: false,
+        };
+        let head = head_of_parts(self.arguments);
+        campaign::perform(&divisible, &head, &self.arguments.parts, self.interrupted)
+    }
+
+    /// Simulates the runs that are neither in the journal nor in parts that other machines performed.
     fn repeat(
         &self,
-        (mut journal, known): (ResultJournal, Vec<StoredResult>),
+        (mut journal, mut known): (ResultJournal, Vec<StoredResult>),
         run: impl FnOnce(&mut ResultStore<'_>) -> Reproduction,
     ) -> Result<Reproduction, CommandError> {
+        let parts = match self.arguments.backend {
+            SimulatedOn::Simulate => self.arguments.parts.gather.clone(),
+            SimulatedOn::Kubernetes => self.on_cluster()?,
+        };
+        let mut gathered = gather(&parts, "reproduction", &head_of_parts(self.arguments))?;
+        gathered.join(&mut known);
         let mut progress = Progress::new().unless_quiet(self.arguments.quiet);
-        let mut keep = |it: &StoredResult| journal.add(it);
+        let mut keep = |it: &StoredResult| {
+            gathered.compare(it);
+            journal.add(it);
+        };
         let mut tell =
             |step: RunProgress<'_>| progress.step(step.what, (step.done, step.total), step.is_known);
         let done = run(&mut ResultStore::new(known, &mut keep, &mut tell, self.interrupted));
         drop(progress);
+        gathered.keep(Some(&mut journal))?;
+        campaign::remove(&self.out.join(campaign::PARTS))?;
         journal.finish(done.missing == 0 && done.out_of_memory == 0)?;
         Ok(done)
     }

@@ -90,6 +90,11 @@ impl<'a> ResultStore<'a> {
         ResultStore { part: Some(part), ..self }
     }
 
+    /// Takes the part of this store, because the caller divides its work into larger pieces than runs.
+    pub(crate) fn take_part(&mut self) -> Option<Part> {
+        self.part.take()
+    }
+
     /// Sets the total number of runs.
     pub(crate) fn expect(&mut self, total: u64) {
         self.total = total;

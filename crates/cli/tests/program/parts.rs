@@ -11,6 +11,7 @@ const FAULT: &str = "  faults: [{ at: 300ms, crash: { cluster: nancy, node: 0 } 
 const SWEEP: [&str; 6] =
     ["sweep", "small.yaml", "--set", "protocol.hc3i.checkpointEvery=50ms,400ms", "--seeds", "4"];
 const COMPARE: [&str; 6] = ["compare", "small.yaml", "--protocols", "hc3i,coordinated,none", "--seeds", "3"];
+const REPRODUCE: [&str; 5] = ["reproduce", "tic", "--quick", "--seeds", "1"];
 const SEARCH: [&str; 8] = ["fuzz", "--defect", "no-drain", "--runs", "500", "--twice", "0", "--no-shrink"];
 
 fn place() -> TestDirectory {
@@ -48,6 +49,7 @@ fn parts_make_the_same_whole() {
         (&SWEEP[..], "runs.csv sweep.json index.html runs.jsonl"),
         (&COMPARE, "comparison.json index.html runs.jsonl"),
         (&CURVES, "comparison.json index.html runs.jsonl"),
+        (&REPRODUCE, "granularity.csv satin.svg index.html"),
     ] {
         let files = parts(&place, command);
         let gather = ["--gather"].into_iter().chain(files);
@@ -202,6 +204,21 @@ fn a_pod_performs_its_part() {
     perform("2").code(2).stderr(contains("JOB_COMPLETION_INDEX"));
     place.write("campaign/campaign.json", campaign("0.0.1").to_string());
     perform("0").code(2).stderr(contains("was started with version 0.0.1"));
+}
+
+#[test]
+fn work_that_cannot_be_divided_is_refused_with_the_reason() {
+    let place = place();
+    for (command, reason) in [
+        (&["explore", "--backend", "kubernetes", "--workers", "50"][..], "share one set of visited states"),
+        (&["explore", "--workers", "50"], "share one set of visited states"),
+        (&["reproduce", "hydee", "--backend", "kubernetes"], "need measurements that precede them"),
+        (&["reproduce", "hydee-table1", "--part", "1/2"], "it simulates no runs"),
+        (&["reproduce", "cck", "--part", "1/2", "--with-processes"], "consists of simulations"),
+        (&["reproduce", "cck", "--workers", "2"], "`--workers` works only with `--backend kubernetes`"),
+    ] {
+        is_refused(&place, command, reason);
+    }
 }
 
 #[test]

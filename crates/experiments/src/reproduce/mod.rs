@@ -131,15 +131,32 @@ pub struct Interrupted;
 
 /// The number of settings of the HC3I paper's evaluation, in a full and in a quick reproduction.
 const HC3I_SETTINGS: [u64; 2] = [73, 58];
+/// The HC3I paper's experiments.
+const HC3I_EXPERIMENTS: [&[&Experiment<'_>]; 2] = [paper::ALL, options::ALL];
+
+/// The amount of work of an evaluation without runs on real processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The number of experiments. They do not depend on each other, so each belongs to one part.
+    pub experiments: u64,
+    /// The number of settings. Each has the same number of runs.
+    pub settings: u64,
+}
+
+/// Returns the extent of the HC3I paper's evaluation.
+pub fn extent(quick: bool) -> Extent {
+    let experiments = HC3I_EXPERIMENTS.iter().map(|it| it.len() as u64).sum();
+    Extent { experiments, settings: HC3I_SETTINGS[usize::from(quick)] }
+}
 
 /// Reproduces the HC3I paper's evaluation. Does not repeat runs whose results are in `store`. After an interruption,
 /// the remaining experiments are missing.
 pub fn reproduce(settings: Settings, store: &mut ResultStore<'_>) -> Reproduction {
-    let count = HC3I_SETTINGS[usize::from(settings.quick)];
-    all(&HC3I, &[paper::ALL, options::ALL].concat(), count, settings, store)
+    all(&HC3I, &HC3I_EXPERIMENTS.concat(), extent(settings.quick).settings, settings, store)
 }
 
-/// Performs all experiments of a paper, which together have `count` settings.
+/// Performs all experiments of a paper, which together have `count` settings. A [part](ResultStore::of_part) consists of
+/// whole experiments.
 fn all(
     paper: &'static Paper,
     experiments: &[&Experiment<'_>],
@@ -148,9 +165,11 @@ fn all(
     store: &mut ResultStore<'_>,
 ) -> Reproduction {
     store.expect(count * u64::from(settings.seeds));
+    let part = store.take_part();
     let mut runner = ExperimentRunner { settings, store, judged: Judged::default() };
     let mut sections = Vec::new();
-    for experiment in experiments {
+    let is_in_part = |index| part.is_none_or(|it| it.contains(index));
+    for (_, experiment) in (0..).zip(experiments).filter(|(index, _)| is_in_part(*index)) {
         match experiment(&mut runner) {
             Ok(more) => sections.extend(more),
             Err(Interrupted) if runner.store.is_interrupted() => break,
@@ -162,7 +181,10 @@ fn all(
     let (done, total) = store.progress();
     let out_of_memory = store.out_of_memory();
     let is_cut = store.is_interrupted();
-    debug_assert!(is_cut || out_of_memory > 0 || done == total, "{done} of {total} runs were completed");
+    debug_assert!(
+        is_cut || out_of_memory > 0 || part.is_some() || done == total,
+        "{done} of {total} runs were completed"
+    );
     let missing = if is_cut { total.saturating_sub(done) } else { 0 };
     let Settings { seeds, quick, .. } = settings;
     Reproduction { paper, seeds, quick, sections, judged, missing, out_of_memory }

@@ -22,7 +22,7 @@ use std::fmt::Write;
 use faultline_api::Federation;
 
 use super::hydee::parse;
-use super::{Experiment, ExperimentRunner, Interrupted, Paper, Reproduction, Settings, all};
+use super::{Experiment, ExperimentRunner, Extent, Interrupted, Paper, Reproduction, Settings, all};
 use crate::measures::Spread;
 use crate::stored::ResultStore;
 use costs::MeasuredTasks;
@@ -50,6 +50,21 @@ pub const PAPER: Paper = Paper {
 /// The number of settings, in a full and in a quick reproduction.
 const SETTINGS: [u64; 2] = [137, 33];
 
+/// The experiments that need no measurements.
+const SIMULATED: [&Experiment<'_>; 6] = [
+    &checkpoint::messages,
+    &checkpoint::one_server,
+    &checkpoint::many_servers,
+    &frequency::frequency,
+    &required::required,
+    &order::order,
+];
+
+/// Returns the extent of the evaluations without measured task times.
+pub fn extent(quick: bool) -> Extent {
+    Extent { experiments: SIMULATED.len() as u64, settings: SETTINGS[usize::from(quick)] }
+}
+
 /// Reproduces the evaluations. Does not repeat runs whose results are in `store`. `tasks` contains the results of each
 /// of [`costs::runs`]; without them, task times measured on real processes are not simulated.
 pub fn reproduce(
@@ -60,17 +75,9 @@ pub fn reproduce(
     let measured = |runner: &mut ExperimentRunner<'_, '_>| {
         tasks.map_or(Ok(Vec::new()), |it| costs::measured(runner, it))
     };
-    let all_of_them: [&Experiment<'_>; 7] = [
-        &checkpoint::messages,
-        &checkpoint::one_server,
-        &checkpoint::many_servers,
-        &frequency::frequency,
-        &required::required,
-        &order::order,
-        &measured,
-    ];
+    let all_of_them = [&SIMULATED[..], &[&measured]].concat();
     let more = if tasks.is_some() { costs::SETTINGS } else { 0 };
-    all(&PAPER, &all_of_them, SETTINGS[usize::from(settings.quick)] + more, settings, store)
+    all(&PAPER, &all_of_them, extent(settings.quick).settings + more, settings, store)
 }
 
 /// A planned program on one cluster under CCK.

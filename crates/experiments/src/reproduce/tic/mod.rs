@@ -17,7 +17,7 @@ mod satin;
 use faultline_api::Federation;
 
 use super::hydee::parse;
-use super::{Experiment, ExperimentRunner, Paper, Reproduction, Settings, all};
+use super::{Experiment, ExperimentRunner, Extent, Paper, Reproduction, Settings, all};
 use crate::compare::Costs;
 use crate::measures::Spread;
 use crate::stored::ResultStore;
@@ -40,19 +40,25 @@ pub const PAPER: Paper = Paper {
     command: "faultline reproduce tic",
 };
 
+const EXPERIMENTS: [&Experiment<'_>; 5] = [
+    &granularity::granularity,
+    &fault_free::fault_free,
+    &faults::faults,
+    &heterogeneous::heterogeneous,
+    &satin::satin,
+];
+
+/// Returns the extent of the evaluation.
+pub fn extent(quick: bool) -> Extent {
+    let of_size = [granularity::settings, fault_free::settings, faults::settings];
+    let settings = of_size.map(|it| it(quick)).iter().sum::<usize>();
+    let settings = (settings + heterogeneous::SETTINGS + satin::SETTINGS) as u64;
+    Extent { experiments: EXPERIMENTS.len() as u64, settings }
+}
+
 /// Reproduces the evaluation. Does not repeat runs whose results are in `store`.
 pub fn reproduce(settings: Settings, store: &mut ResultStore<'_>) -> Reproduction {
-    let all_of_them: [&Experiment<'_>; 5] = [
-        &granularity::granularity,
-        &fault_free::fault_free,
-        &faults::faults,
-        &heterogeneous::heterogeneous,
-        &satin::satin,
-    ];
-    let of_size = [granularity::settings, fault_free::settings, faults::settings];
-    let count = of_size.map(|it| it(settings.quick)).iter().sum::<usize>();
-    let count = (count + heterogeneous::SETTINGS + satin::SETTINGS) as u64;
-    all(&PAPER, &all_of_them, count, settings, store)
+    all(&PAPER, &EXPERIMENTS, extent(settings.quick).settings, settings, store)
 }
 
 const UNPROTECTED: &str = "{ none: {} }";
