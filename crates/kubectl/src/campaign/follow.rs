@@ -42,6 +42,9 @@ const LOOKED_AT: usize = 50;
 const ROUNDS: u32 = 3;
 /// Number of checks within which a deleted job is gone.
 const REMOVED_WITHIN: u32 = 120;
+/// Number of checks after which a pod that should end is taken to be on a node that does not respond. Longer than the
+/// time that a pod has to end.
+const STUCK: u32 = 45;
 
 /// The jobs in a namespace.
 pub(super) struct Jobs<'a> {
@@ -71,6 +74,8 @@ struct Performance<'a> {
     running: BTreeMap<u32, u64>,
     /// The number of unfinished parts whose progress is not read.
     unread: u64,
+    /// The number of checks since all pods should have ended, although parts are missing.
+    stuck: u32,
     /// Whether a violation has ended the campaign early.
     has_ended: bool,
     /// Whether a violation ends the campaign early.
@@ -121,6 +126,7 @@ impl<'a> Jobs<'a> {
             done,
             running: BTreeMap::new(),
             unread: 0,
+            stuck: 0,
             has_ended: *first_found && { known }.any(|it| has_violation(&it)),
             first_found: *first_found,
             failures: BTreeMap::new(),
@@ -237,14 +243,32 @@ impl<'a> Jobs<'a> {
             Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
             Err(error) => return Err(self.cluster.denied("delete", "jobs", &error)),
         }
-        for _ in 0..REMOVED_WITHIN {
+        for check in 0..REMOVED_WITHIN {
             if self.get(name).await?.is_none() {
                 return Ok(());
+            }
+            if check == STUCK {
+                self.force_deletion(name).await?;
             }
             sleep(self.check_every).await;
         }
         Err(CommandError::machine(format!("the deletion of the job `{name}` takes longer than two minutes"))
             .into())
+    }
+
+    /// Deletes the pods of a job although their nodes do not confirm that they have ended.
+    async fn force_deletion(&self, name: &str) -> Result<(), ClusterError> {
+        let of_job = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={name}"));
+        let pods = self.cluster.answered(self.pods.list(&of_job)).await;
+        for pod in pods.map_err(|it| self.cluster.denied("list", "pods", &it))?.items {
+            let forced = DeleteParams::default().grace_period(0);
+            match self.cluster.answered(self.pods.delete(&pod.name_any(), &forced)).await {
+                Err(kube::Error::Api(status)) if status.is_not_found() => {}
+                Err(error) => return Err(self.cluster.denied("delete", "pods", &error)),
+                Ok(_) => {}
+            }
+        }
+        Ok(())
     }
 
     /// Collects results until the job has ended. Retries with increasing delays if the API server cannot be reached.
@@ -321,6 +345,9 @@ impl<'a> Jobs<'a> {
             return Err(performance.failed(&job, numbers).into());
         }
         if condition(&job, "Complete").is_some() && is_last {
+            return Ok(true);
+        }
+        if performance.is_stuck(&job) {
             return Ok(true);
         }
         if idle > 0
@@ -455,6 +482,20 @@ impl Performance<'_> {
             note(&message);
             self.told = message;
         }
+    }
+
+    /// Returns whether all pods of a job have been on nodes that do not respond for some time. Their job waits for these
+    /// nodes, so their parts must be performed by another one.
+    fn is_stuck(&mut self, job: &Job) -> bool {
+        let status = job.status.clone().unwrap_or_default();
+        let is_waiting = status.active.unwrap_or(0) == 0 && status.terminating.unwrap_or(0) > 0;
+        self.stuck = if is_waiting { self.stuck + 1 } else { 0 };
+        if self.stuck == STUCK {
+            self.tell(
+                "the nodes of pods do not respond: the parts of these pods are performed again".to_owned(),
+            );
+        }
+        self.stuck >= STUCK
     }
 
     /// Returns the error for a job that has failed. `numbers` are those of its parts.

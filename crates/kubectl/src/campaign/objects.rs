@@ -19,6 +19,8 @@ const CONTAINER: &str = "faultline";
 const RETRIES: u32 = 2;
 /// For how long a finished job and the logs of its pods remain, in seconds, if no command collects them.
 const KEPT: u32 = 7 * 24 * 60 * 60;
+/// After this many seconds without a sign of life from a node, its pods are moved.
+const UNREACHABLE: u32 = 60;
 /// The maximum size of a ConfigMap's content, in bytes.
 const MOST_BYTES: usize = 1 << 20;
 
@@ -35,8 +37,13 @@ pub(super) fn job(name: &str, parts: usize, on: &WorkerArguments) -> Job {
     let cpu = on.worker_cpu.as_deref().unwrap_or("1");
     let memory = on.worker_memory.map_or(1 << 30, |it| it.0).to_string();
     let resources = json!({ "cpu": cpu, "memory": memory });
+    let tolerated = ["not-ready", "unreachable"].map(|it| {
+        let key = format!("node.kubernetes.io/{it}");
+        json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": UNREACHABLE })
+    });
     let pod = json!({
         "restartPolicy": "Never",
+        "tolerations": tolerated,
         "automountServiceAccountToken": false,
         "enableServiceLinks": false,
         "securityContext": {

@@ -21,6 +21,8 @@ struct Fake {
     events: Vec<Value>,
     /// The logs of successive pods. The last one remains.
     logs: Vec<&'static str>,
+    /// The number of successive jobs whose pods do not end, because their node does not respond.
+    stuck: u32,
     /// Methods and kinds of the requests that change something.
     changes: Vec<String>,
 }
@@ -38,7 +40,10 @@ impl Fake {
         match (method.as_str(), words.as_slice()) {
             ("POST", ["jobs"]) => {
                 body["metadata"]["uid"] = "the uid".into();
-                body["status"] = json!({ "conditions": self.conditions });
+                body["status"] = match self.stuck {
+                    0 => json!({ "conditions": self.conditions }),
+                    _ => json!({ "terminating": 1 }),
+                };
                 self.job = Some(body.clone());
                 Answer::Object(body)
             }
@@ -48,19 +53,22 @@ impl Fake {
             }
             ("GET", ["jobs", _]) => found(&self.job),
             ("GET", ["configmaps", _]) => found(&self.map),
+            ("DELETE", ["jobs", _]) if self.stuck > 0 => done(),
+            ("DELETE", ["pods", _]) if self.stuck > 0 => {
+                (self.job, self.map, self.stuck) = (None, None, self.stuck - 1);
+                self.pods[0]["status"]["phase"] = "Succeeded".into();
+                done()
+            }
             ("DELETE", ["jobs", _]) => {
                 (self.job, self.map) = (None, None);
                 done()
             }
             ("DELETE", ["pods", _]) => done(),
             ("GET", ["pods"]) => {
-                let query = uri.query().unwrap_or_default();
+                let fields = uri.query().and_then(|it| it.split_once("fieldSelector=")).map(|it| it.1);
                 let is_listed = |it: &&Value| {
                     let phase = it["status"]["phase"].as_str().unwrap_or_default();
-                    match query.contains("%21%3D") {
-                        true => !query.contains(&format!("%21%3D{phase}")),
-                        false => query.contains(&format!("%3D{phase}")),
-                    }
+                    fields.is_none_or(|it| it.contains("%21") != it.contains(&format!("%3D{phase}")))
                 };
                 list(self.pods.iter().filter(is_listed).cloned().collect())
             }
@@ -113,6 +121,19 @@ async fn performed(fake: Fake) -> (Result<(), CommandError>, Option<String>, Vec
     (outcome, fs::read_to_string(Campaign::results(dir.path(), 1)).ok(), changes)
 }
 
+/// Kubernetes waits for a node that does not respond, possibly forever.
+#[tokio::test]
+async fn parts_on_a_node_that_does_not_respond_are_performed_again() {
+    let pods = vec![pod(&json!({ "phase": "Running" }))];
+    let fake = Fake { stuck: 1, conditions: ended("Complete"), pods, logs: vec![WHOLE], ..Fake::default() };
+    let (outcome, result, changes) = performed(fake).await;
+    outcome.unwrap();
+    assert_eq!(result.as_deref(), Some(WHOLE));
+    let stuck = ["POST jobs", "POST configmaps", "DELETE jobs", "DELETE pods"];
+    let other = ["POST jobs", "POST configmaps", "DELETE pods", "DELETE jobs", "DELETE jobs"];
+    assert_eq!(changes, [&stuck[..], &other].concat());
+}
+
 /// The progress counts the runs of unfinished parts, which the pods print.
 #[tokio::test]
 async fn the_progress_of_an_unfinished_part_is_shown() {
@@ -130,6 +151,7 @@ async fn the_progress_of_an_unfinished_part_is_shown() {
         done: 2,
         running: BTreeMap::new(),
         unread: 0,
+        stuck: 0,
         has_ended: false,
         first_found: false,
         failures: BTreeMap::new(),
