@@ -38,6 +38,8 @@ const LOOK_EVERY: u32 = 30;
 const LOOK_BACK: i64 = 40;
 /// Number of pods whose progress is read. The others are assumed to have done as much.
 const LOOKED_AT: usize = 50;
+/// How a pod fails whose command is invalid, for example because its image has another version.
+const BAD_INPUT: &str = "exit status 2";
 /// How often parts whose logs are lost are performed again.
 const ROUNDS: u32 = 3;
 /// Number of checks within which a deleted job is gone.
@@ -518,7 +520,12 @@ impl Performance<'_> {
                  and its options"
             )
         };
-        CommandError::machine_with(format!("part {part} failed ({how}); the end of its log:\n{last}"), help)
+        let why = format!("part {part} failed ({how}); the end of its log:\n{last}");
+        if how == BAD_INPUT {
+            let help = "follow the advice in the log, and run the same command with `--resume`";
+            return CommandError::input(miette!(help = help, "{why}"));
+        }
+        CommandError::machine_with(why, help)
     }
 }
 

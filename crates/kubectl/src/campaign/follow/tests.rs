@@ -206,7 +206,8 @@ async fn logs_that_are_always_incomplete_end_the_campaign() {
 #[tokio::test]
 async fn a_campaign_that_cannot_succeed_is_ended() {
     let terminated = |reason: &str, message: &str| {
-        let state = json!({ "terminated": { "exitCode": 137, "reason": reason, "message": message } });
+        let code = if message.contains("version") { 2 } else { 137 };
+        let state = json!({ "terminated": { "exitCode": code, "reason": reason, "message": message } });
         vec![pod(&json!({ "phase": "Failed", "containerStatuses": [container(&state)] }))]
     };
     let waiting = json!({ "waiting": { "reason": "ImagePullBackOff", "message": "no such image" } });
@@ -223,6 +224,11 @@ async fn a_campaign_that_cannot_succeed_is_ended() {
             Fake { pods: terminated("Error", "a\u{1b}[2Jb"), ..failed() },
             "137); the end of its log:\na\u{fffd}",
             "--part 1/1",
+        ),
+        (
+            Fake { pods: terminated("Error", "the image contains version 0.0.1"), ..failed() },
+            "the image contains version 0.0.1",
+            "follow the advice in the log",
         ),
         (Fake { pods: pending, conditions: json!([]), ..Fake::default() }, "no such image", "--image"),
         (
