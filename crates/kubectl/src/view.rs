@@ -10,16 +10,17 @@ use std::time::Duration;
 
 use faultline_api::Federation;
 use faultline_api::resource::{Phase, condition};
-use faultline_api::supervision::{FactsHead, HeldFacts, PieceHead, RunStatus};
+use faultline_api::supervision::{ClusterReport, FactsHead, HeldFacts, LinkReport, PieceHead, RunStatus};
 use faultline_client::outline;
 use faultline_console::command_error::{CommandError, Exit};
 use faultline_console::interrupt;
 use faultline_console::memory::set_limit;
 use faultline_console::output::note;
 use faultline_console::recording::LocatedRecording;
-use faultline_core::fault::Change;
-use faultline_core::{Life, ProcessId, Progress, Span};
+use faultline_core::fault::{Change, LinkProperties};
+use faultline_core::{ClusterId, Life, ProcessId, Progress, Span};
 use faultline_report::page::live;
+use faultline_trace::manifest::{LinkEntry, LinkMeasured};
 use faultline_trace::{Bundle, BundleError};
 use faultline_view::feed::{Feed, SharedStatus};
 use faultline_view::{Control, Server};
@@ -162,7 +163,8 @@ impl ClusterPage {
     }
 
     async fn look(&self, supervisor: &Supervisor, copy: &mut RecordCopy) -> Result<(), CopyError> {
-        let RunStatus { clusters, elapsed_seconds, .. } = supervisor.status(u64::MAX).await?;
+        let RunStatus { clusters, elapsed_seconds, links, .. } = supervisor.status(u64::MAX).await?;
+        self.status.set_links(&links.iter().filter_map(|it| link(it, &clusters)).collect::<Vec<_>>());
         self.status.set(clusters.iter().map(|it| Progress { done: it.steps_done, total: it.steps }));
         if let (Some(control), Some(seconds)) = (self.server.control(), elapsed_seconds) {
             control.elapsed(Span((seconds.max(0.0) * 1e9) as u64));
@@ -239,6 +241,30 @@ impl ClusterPage {
         ));
         self.server.serve(interrupted, Some(PATIENCE));
     }
+}
+
+/// Returns a link as measured; `None` if it was not measured.
+fn link(link: &LinkReport, clusters: &[ClusterReport]) -> Option<LinkEntry> {
+    let cluster = |name: &str| {
+        let place = clusters.iter().position(|it| it.name == name)?;
+        u16::try_from(place).ok().map(ClusterId)
+    };
+    let latency = Span::from_micros(link.measured_micros?);
+    let requested = Span::from_micros(link.requested_micros);
+    Some(LinkEntry {
+        from: cluster(&link.from)?,
+        to: cluster(&link.to)?,
+        requested: LinkProperties { latency: requested, ..LinkProperties::default() },
+        measured: Some(LinkMeasured {
+            latency,
+            jitter: Span::ZERO,
+            samples: 0,
+            rounds: 1,
+            uncertainty: Span::ZERO,
+        }),
+        observed: None,
+        since: None,
+    })
 }
 
 /// Changes the resource as the page asks, and waits for the outcome.
@@ -415,6 +441,26 @@ mod tests {
         assert_eq!(asked[0].1[0]["path"], "/spec/faults/-");
         assert_eq!(asked[0].1[0]["value"]["at"], "7s");
         assert_eq!(asked[1].1, json!({ "spec": { "pause": true } }));
+    }
+
+    #[test]
+    fn measured_links_are_those_of_the_clusters() {
+        let clusters =
+            ["paris", "rennes"].map(|it| ClusterReport { name: it.to_owned(), ..ClusterReport::default() });
+        let report = |to: &str, measured_micros| LinkReport {
+            from: "rennes".to_owned(),
+            to: to.to_owned(),
+            requested_micros: 5000,
+            measured_micros,
+            as_requested: None,
+        };
+        let entry = link(&report("paris", Some(5200)), &clusters).unwrap();
+        assert_eq!(
+            (entry.from, entry.to, entry.measured.unwrap().latency),
+            (ClusterId(1), ClusterId(0), Span::from_micros(5200))
+        );
+        assert_eq!(link(&report("paris", None), &clusters), None);
+        assert_eq!(link(&report("nancy", Some(1)), &clusters), None);
     }
 
     #[tokio::test]

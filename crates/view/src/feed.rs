@@ -147,7 +147,10 @@ impl Feed {
             if is_new || status != known || quiet != said {
                 let manifest = match &status.links[..] {
                     [] => manifest.clone(),
-                    links => Arc::new(Manifest { links: links.to_vec(), ..Manifest::clone(&manifest) }),
+                    links => Arc::new(Manifest {
+                        links: manifest.links.iter().chain(links).cloned().collect(),
+                        ..Manifest::clone(&manifest)
+                    }),
                 };
                 let update =
                     self.update(&follower, &manifest, (&status.progress, &left), Duration::from_secs(quiet));

@@ -10,7 +10,7 @@ use faultline_api::samples::sample;
 use faultline_core::{Span, Time};
 use faultline_session::{Session, Simulator, UnjudgedRecording};
 use faultline_trace::{Bundle, Manifest, Trace};
-use faultline_view::feed::Feed;
+use faultline_view::feed::{self, Feed};
 use faultline_view::{Control, Server};
 use serde_json::{Value, json};
 
@@ -288,4 +288,71 @@ fn the_list_of_records_is_filtered_and_grows() {
     );
     assert_eq!(browser.value(FLAWS), "");
     assert_eq!(browser.value("document.querySelector('nav a').textContent"), "all records");
+}
+
+/// 200 processes that send 125,000 messages.
+const LARGE: &str = "
+apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: { name: large }
+spec:
+  clusters: [{ name: paris, nodes: 100 }, { name: rennes, nodes: 100 }]
+  links: { within: { latency: 10us }, between: { latency: 5ms } }
+  protocol: { hc3i: { checkpointEvery: 10s, collectEvery: 20s, replicas: 1, replicateTo: sameCluster } }
+  application:
+    synthetic:
+      message: 100B
+      state: 10kB
+      traffic:
+        exact:
+          duration: 60s
+          messages:
+            - { from: paris, to: paris, count: 56000 }
+            - { from: rennes, to: rennes, count: 56000 }
+            - { from: paris, to: rennes, count: 6500 }
+            - { from: rennes, to: paris, count: 6500 }
+  faults: [{ at: 20s, crash: { process: paris-3 } }]
+  deadline: 10m
+";
+
+/// The limits are three times the times that a reader should have to wait, in seconds of the browser's processor time.
+#[test]
+#[ignore = "needs chromium: run by the step `pages` of .ci/run"]
+fn a_run_of_many_messages_is_drawn_quickly() {
+    let federation = faultline_api::parse("large", LARGE.as_bytes()).unwrap();
+    let run = Session::new(&federation).simulate(&mut Simulator::new(&mut ())).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = Bundle::create(dir.path().join("run")).unwrap();
+    run.write(&bundle).unwrap();
+    let report = feed::report(&bundle).unwrap();
+    assert!(report.len() < 4 << 20, "{} bytes", report.len());
+    let server = Server::start(None, None).unwrap();
+    server.show(report);
+    let mut browser = Browser::open(&dir.path().join("profile"), "about:blank", 1240);
+    browser.call("Performance.enable", json!({ "timeDomain": "threadTicks" }));
+    browser.call("Page.navigate", json!({ "url": server.address() }));
+    browser.wait_for(
+        "document.readyState === 'complete' && document.getElementById('count')?.textContent !== ''",
+    );
+    let count = browser.text("count");
+    let number = count.split(" of ").nth(1).unwrap().replace(',', "");
+    let number: u32 = number.split(' ').next().unwrap().parse().unwrap();
+    assert!(number >= 125_000, "{count}");
+    let used = |browser: &mut Browser, name: &str| {
+        let metrics = browser.call("Performance.getMetrics", json!({}));
+        let metrics = metrics["metrics"].as_array().unwrap();
+        metrics.iter().find(|it| it["name"] == name).unwrap()["value"].as_f64().unwrap()
+    };
+    let script = used(&mut browser, "ScriptDuration");
+    let heap = used(&mut browser, "JSHeapUsedSize") / 1e6;
+    let before = used(&mut browser, "TaskDuration");
+    const FRAMES: u32 = 10;
+    let pan = "(async () => { for (let i = 0; i < 10; i++) {
+        document.getElementById('plot').dispatchEvent(new KeyboardEvent('keydown', { key: i % 2 ? '-' : '+' }));
+        await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
+    } })()";
+    browser.call("Runtime.evaluate", json!({ "expression": pan, "awaitPromise": true }));
+    let frame = (used(&mut browser, "TaskDuration") - before) / f64::from(FRAMES);
+    eprintln!("script {script:.3} s, {frame:.4} s per frame, heap {heap:.1} MB");
+    assert!(script < 1.05 && frame < 0.09 && heap < 60.0);
 }

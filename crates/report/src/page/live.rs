@@ -204,6 +204,6 @@ fn control() -> Markup {
             button { "add fault" }
             button #pause type="button" disabled { "pause the run" }
         }
-        p #answer role="status" { "A fault is due 0.3 s after it was added. The record will say that it was added by hand." }
+        p #answer role="status" { "A fault is due soon after it was added. The record will say that it was added by hand." }
     }
 }
