@@ -344,6 +344,7 @@ mod tests {
                 "crash",
                 "pause",
                 "loseCluster",
+                "loseRack",
                 "link",
                 "partition",
                 "slowStorage",
