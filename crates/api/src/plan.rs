@@ -8,6 +8,8 @@
 //! * times between failures: from the entry's distribution, one after another until the deadline;
 //! * a node in `any` cluster: every rank is equally likely, or every cluster if the node is given;
 //! * a node of a given cluster: every node is equally likely;
+//! * a rack in `any` cluster: that of a rank, all of which are equally likely, or every cluster if the rack is given;
+//! * a rack of a given cluster: every rack is equally likely;
 //! * the ends of a link: first the sending cluster, then the receiving cluster among the others.
 //!
 //! An `mtbf` entry draws a new target for each fault. The faults of a `trace` entry hit the processes that their nodes
@@ -186,12 +188,16 @@ impl Draw<'_> {
         match action {
             ActionRef::Crash(it) => {
                 let target = self.process(&it.process, &it.cluster, it.node).into();
-                kill(target, it.storage, it.returns)
+                self.kill(target, it.storage, it.returns, it.repair)
+            }
+            ActionRef::LoseRack(it) => {
+                let target = self.rack(&it.cluster, it.rack);
+                self.kill(target, it.storage, it.returns, it.repair)
             }
             ActionRef::LoseCluster(it) => {
                 let cluster = self.struck_cluster(&it.cluster);
                 let cluster = cluster.unwrap_or_else(|| self.cluster(&it.cluster, None));
-                kill(cluster.into(), it.storage, it.returns)
+                self.kill(cluster.into(), it.storage, it.returns, it.repair)
             }
             ActionRef::Pause(it) => {
                 let process = self.process(&it.process, &it.cluster, it.node);
@@ -218,6 +224,35 @@ impl Draw<'_> {
             ActionRef::FullStorage(it) => self.bad_storage(it, StorageFault::Full),
             ActionRef::CorruptStorage(it) => self.bad_storage(it, StorageFault::Corrupt),
         }
+    }
+
+    fn kill(
+        &self,
+        target: Target,
+        storage: Option<Fate>,
+        returns: Option<bool>,
+        repair: Option<Duration>,
+    ) -> Fault {
+        let returns = returns.unwrap_or(true);
+        let repair = self.span(repair).filter(|_| returns);
+        Fault::Kill { target, storage: storage.unwrap_or_default().into(), returns, repair }
+    }
+
+    fn rack(&mut self, cluster: &str, rack: Option<u32>) -> Target {
+        let hit = self.hit.as_ref().map(|it| it.process);
+        let process = (cluster == ANY && rack.is_none())
+            .then(|| hit.unwrap_or_else(|| ProcessId(self.rng.random_range(0..self.names.ranks()))));
+        let cluster = match process {
+            Some(process) => self.names.cluster_of(process),
+            None => self.cluster(cluster, None),
+        };
+        let spec = &self.spec.clusters[cluster.index()];
+        let nodes = spec.rack.expect("a valid fault names a cluster with racks");
+        let rack = match process {
+            Some(process) => (process.0 - self.names.processes_of(cluster).start) / nodes,
+            None => rack.unwrap_or_else(|| self.rng.random_range(0..spec.racks())),
+        };
+        Target::Rack { cluster, rack, nodes }
     }
 
     fn bad_storage(&mut self, it: &BadStorage, how: StorageFault) -> Fault {
@@ -277,8 +312,4 @@ impl Draw<'_> {
     fn node(&self, cluster: ClusterId, node: u32) -> ProcessId {
         self.names.node(cluster, node).expect("a valid fault names nodes that exist")
     }
-}
-
-fn kill(target: Target, storage: Option<Fate>, returns: Option<bool>) -> Fault {
-    Fault::Kill { target, storage: storage.unwrap_or_default().into(), returns: returns.unwrap_or(true) }
 }

@@ -32,6 +32,7 @@ pub const SAMPLES: &[Sample] = samples![
     "same-cluster-loss",
     "random-faults",
     "traces",
+    "spares",
     "pause",
     "partition",
     "guest",

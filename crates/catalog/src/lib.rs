@@ -254,6 +254,7 @@ impl<N: Hosted> Setup<N> {
             supervisor: faultline_supervisor::Config {
                 detect_after: spec.failures().detect_after(),
                 restart_after: spec.failures().restart_after(),
+                spares: spec.failures().spares(),
                 volatile_storage: storage.kind == StorageKind::Memory,
                 deadline: spec.deadline(),
                 start_within: Some(spec.deadline().max(START_WITHIN)),

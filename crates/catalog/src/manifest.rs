@@ -64,6 +64,7 @@ pub fn draft<N: Hosted>(
         plan: setup.supervisor.plan.clone(),
         faults: Vec::new(),
         effects: Vec::new(),
+        spares: spec.failures().spares(),
         at_once_within: spec.failures().at_once_within(),
         events: None,
         links: links

@@ -156,6 +156,7 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, spec: &Federatio
     differ("longestTask", recorded.longest_task.is_none() || recorded.longest_task == derived.longest_task);
     differ("expectations", recorded.expectations == derived.expectations);
     differ("system", recorded.system == derived.system);
+    differ("spares", recorded.spares == derived.spares);
     differ("atOnceWithin", recorded.at_once_within == derived.at_once_within);
     // Faults that were added during the run become part of the plan only when the run ends.
     differ("plan", recorded.plan == derived.plan || !has_ended && recorded.plan == derived.plan[..drafted]);

@@ -64,6 +64,7 @@ fn supervised(history: &History<'_>, found: &mut Vec<Contradiction>) {
     injections::losses(history, found);
     injections::effects(history, found);
     injections::pauses(history, demands.late, found);
+    injections::repairs(history, demands.late, found);
 }
 
 /// When a process lost its storage.
@@ -142,8 +143,8 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Checks that only the newest life of a process ends, that only a fault that destroys its storage fails it again
-    /// once it has ended, and that the end of a life is detected at most once, and before the next life starts. A
+    /// Checks that only the newest life of a process ends, that only a move to a spare node or a fault that destroys its storage fails it
+    /// again once it has ended, and that the end of a life is detected at most once, and before the next life starts. A
     /// failure may remain undetected only if the run ended soon after it. If the run completed, the failure of every
     /// rank that may return must have been detected.
     fn ends(&self, found: &mut Vec<Contradiction>) {
@@ -169,7 +170,7 @@ impl<'a> Demands<'a> {
                     let of = (*process, *life);
                     let has_ended = failed.contains_key(&of) || detected.contains(&of);
                     failed.entry(of).or_insert(*at);
-                    if has_ended && !self.destroys_storage(*by) {
+                    if has_ended && *by != EndedBy::Moved && !self.destroys_storage(*by) {
                         found.push(Contradiction::FailedAgain(*process, *life));
                     }
                 }

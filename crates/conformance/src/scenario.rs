@@ -63,6 +63,7 @@ impl Scenario {
             supervisor: Config {
                 detect_after: Span::from_millis(600),
                 restart_after: Span::from_millis(50),
+                spares: 0,
                 volatile_storage: false,
                 deadline: Span::from_secs(30),
                 start_within: Some(Span::from_secs(30)),

@@ -36,6 +36,8 @@ pub enum EndedBy {
     StorageLost,
     /// The supervisor restarted; a life ends with the supervisor that started it.
     SupervisorRestarted,
+    /// The process, which had already failed, moved to a spare node. The spare has none of its data.
+    Moved,
 }
 
 impl EndedBy {
@@ -79,14 +81,28 @@ pub enum Target {
     Process(ProcessId),
     /// All processes of a cluster.
     Cluster(ClusterId),
+    /// All processes of a rack: consecutive nodes of a cluster.
+    Rack {
+        /// The cluster.
+        cluster: ClusterId,
+        /// The number of the rack in its cluster, from 0.
+        rack: u32,
+        /// The number of nodes in each rack of the cluster; the last rack may have fewer.
+        nodes: u32,
+    },
 }
 
 impl Target {
+    /// Returns whether the processes fail at once as one part of the federation, even if it has only one process.
+    pub fn is_at_once(self) -> bool {
+        !matches!(self, Target::Process(_))
+    }
+
     /// Returns the cluster of the processes. `cluster_of` returns the cluster of a process.
     pub fn cluster(self, cluster_of: impl FnOnce(ProcessId) -> ClusterId) -> ClusterId {
         match self {
             Target::Process(process) => cluster_of(process),
-            Target::Cluster(cluster) => cluster,
+            Target::Cluster(cluster) | Target::Rack { cluster, .. } => cluster,
         }
     }
 
@@ -94,7 +110,22 @@ impl Target {
     pub fn processes(self, clusters: &[Vec<ProcessId>]) -> Vec<ProcessId> {
         match self {
             Target::Process(process) => [process].into(),
-            Target::Cluster(cluster) => clusters.get(cluster.index()).cloned().unwrap_or_default(),
+            Target::Cluster(cluster) | Target::Rack { cluster, .. } => {
+                clusters.get(cluster.index()).map_or_else(Vec::new, |all| self.among(all).to_vec())
+            }
+        }
+    }
+
+    /// Returns the processes among `members`, the processes of the target's cluster in ascending order.
+    pub fn among(self, members: &[ProcessId]) -> &[ProcessId] {
+        match self {
+            Target::Process(process) => {
+                members.iter().position(|it| *it == process).map_or(&[], |at| &members[at..=at])
+            }
+            Target::Cluster(_) => members,
+            Target::Rack { rack, nodes, .. } => {
+                members.chunks((nodes as usize).max(1)).nth(rack as usize).unwrap_or_default()
+            }
         }
     }
 }
@@ -132,6 +163,9 @@ pub enum Fault {
         /// Whether further lives follow. If not, the processes never start again, including those that had already
         /// failed.
         returns: bool,
+        /// How long the nodes are unavailable; `None` if they are available again immediately. In the meantime, the
+        /// processes start on spare nodes or, if there are none, wait.
+        repair: Option<Span>,
     },
     /// A process or its node is impaired.
     Impair {
@@ -169,17 +203,22 @@ pub enum Fault {
 impl Fault {
     /// Creates a crash of a process that keeps its storage and returns.
     pub const fn crash(process: ProcessId) -> Fault {
-        Fault::Kill { target: Target::Process(process), storage: StorageFate::Kept, returns: true }
+        Fault::Kill {
+            target: Target::Process(process),
+            storage: StorageFate::Kept,
+            returns: true,
+            repair: None,
+        }
     }
 
     /// Creates a fault that kills processes, which then return.
     pub fn kill(target: impl Into<Target>, storage: StorageFate) -> Fault {
-        Fault::Kill { target: target.into(), storage, returns: true }
+        Fault::Kill { target: target.into(), storage, returns: true, repair: None }
     }
 
     /// Creates a fault that kills processes, which never return.
     pub fn kill_permanently(target: impl Into<Target>, storage: StorageFate) -> Fault {
-        Fault::Kill { target: target.into(), storage, returns: false }
+        Fault::Kill { target: target.into(), storage, returns: false, repair: None }
     }
 
     /// Creates a fault that pauses a process.
@@ -197,6 +236,7 @@ impl Fault {
         match self {
             Fault::Kill { target: Target::Process(_), .. } => "crash",
             Fault::Kill { target: Target::Cluster(_), .. } => "loseCluster",
+            Fault::Kill { target: Target::Rack { .. }, .. } => "loseRack",
             Fault::Impair { how, .. } => match how {
                 Impairment::Paused => "pause",
                 Impairment::Storage(StorageFault::Slow(_)) => "slowStorage",
@@ -242,6 +282,14 @@ impl Fault {
     pub fn storage_fate(&self) -> Option<StorageFate> {
         match self {
             Fault::Kill { storage, .. } => Some(*storage),
+            _ => None,
+        }
+    }
+
+    /// Returns how long the nodes of the killed processes are unavailable.
+    pub fn repair(&self) -> Option<Span> {
+        match self {
+            Fault::Kill { repair, .. } => *repair,
             _ => None,
         }
     }

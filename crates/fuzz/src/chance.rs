@@ -14,6 +14,13 @@ impl Chance {
         Chance(ChaCha8Rng::seed_from_u64(seed))
     }
 
+    /// Returns the stream of a seed that decides about its nodes.
+    pub(crate) fn of_nodes(seed: u64) -> Chance {
+        let mut chance = Chance::new(seed);
+        chance.0.set_stream(1);
+        chance
+    }
+
     /// Draws a number in `from..=to`. All are equally likely.
     pub(crate) fn between(&mut self, from: u64, to: u64) -> u64 {
         self.0.random_range(from..=to)

@@ -409,8 +409,14 @@ fn struck(trial: &Trial, process: ProcessId, strike: SecondFault, chance: &mut C
     let fate = |storage| (storage == Storage::Lost).then_some(Fate::Lost);
     let crash = |target: ProcessId, storage| {
         let node = Some(node(manifest, target));
-        let crash =
-            Crash { cluster: name(target), node, process: None, storage: fate(storage), returns: None };
+        let crash = Crash {
+            cluster: name(target),
+            node,
+            process: None,
+            storage: fate(storage),
+            returns: None,
+            repair: None,
+        };
         FaultSpec { crash: Some(crash), ..FaultSpec::default() }
     };
     let outside = |chance: &mut Chance, storage| {
@@ -418,8 +424,14 @@ fn struck(trial: &Trial, process: ProcessId, strike: SecondFault, chance: &mut C
         let names: Vec<String> = all.map(|it| it.name.clone()).collect();
         (!names.is_empty()).then(|| {
             let process = Some(chance.pick(&names));
-            let crash =
-                Crash { cluster: ANY.into(), node: None, process, storage: fate(storage), returns: None };
+            let crash = Crash {
+                cluster: ANY.into(),
+                node: None,
+                process,
+                storage: fate(storage),
+                returns: None,
+                repair: None,
+            };
             FaultSpec { crash: Some(crash), ..FaultSpec::default() }
         })
     };
@@ -435,7 +447,8 @@ fn struck(trial: &Trial, process: ProcessId, strike: SecondFault, chance: &mut C
         SecondFault::SameCluster(storage) => any(chance, &same_cluster, storage),
         SecondFault::OtherCluster(storage) => any(chance, &other_clusters, storage),
         SecondFault::Cluster(storage) => {
-            let lost = LoseCluster { cluster: name(process), storage: fate(storage), returns: None };
+            let lost =
+                LoseCluster { cluster: name(process), storage: fate(storage), returns: None, repair: None };
             vec![FaultSpec { lose_cluster: Some(lost), ..FaultSpec::default() }]
         }
         SecondFault::Outside(storage) => outside(chance, storage).into_iter().collect(),

@@ -59,6 +59,8 @@ pub struct Context {
     pub halting: BTreeSet<FactKind>,
     /// The times at which faults took effect; empty in virtual time.
     pub effects: Vec<EffectEntry>,
+    /// The number of spare nodes.
+    pub spares: u32,
     /// The time within which the failures caused by one fault count as simultaneous.
     pub at_once_within: Span,
     /// Links as requested and as measured.
@@ -111,6 +113,7 @@ impl Context {
             volatile_storage: manifest.volatile_storage,
             halting: manifest.plan.iter().filter_map(|it| it.trigger.fact()).collect(),
             effects: manifest.effects.clone(),
+            spares: manifest.spares,
             at_once_within: manifest.at_once_within,
             links: manifest.links.clone(),
             common_clock: manifest.backend == BackendKind::Simulate,

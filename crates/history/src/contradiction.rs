@@ -145,6 +145,10 @@ pub enum Contradiction {
     },
     /// The fate of the storage of a process that no fault ended does not follow from the cause of its end.
     FateWithoutCause(ProcessId, Life),
+    /// A life started while the node of its process was under repair.
+    StartedDuringRepair(ProcessId, Life),
+    /// A process moved to a spare node although its own was not under repair, or no spare was available.
+    MovedWithoutCause(ProcessId, Life),
     /// The times at which a fault took effect include that of a life that it did not end.
     EffectElsewhere {
         /// The fault.

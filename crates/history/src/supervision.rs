@@ -24,6 +24,8 @@ pub struct LifeEnd {
     pub by: Option<EndedBy>,
     /// The time at which the supervisor detected and announced the end.
     pub detected: Option<Time>,
+    /// The time at which the process moved to a spare node.
+    pub moved: Option<Time>,
     /// The time at which the next life was started.
     pub restarted: Option<Time>,
 }
@@ -40,6 +42,7 @@ impl LifeEnd {
             storage: StorageFate::Kept,
             by: None,
             detected: None,
+            moved: None,
             restarted: None,
         }
     }
@@ -122,6 +125,7 @@ impl<'a> Supervision<'a> {
                         is_ordered: true,
                         storage: *storage,
                         by: Some(*by),
+                        moved: (*by == EndedBy::Moved).then_some(*at),
                         ..LifeEnd::new(*process, *life, *at, number)
                     });
                 }
@@ -165,7 +169,10 @@ impl<'a> Supervision<'a> {
         let known = ends.iter_mut().rev().find(|it| (it.process, it.life) == (end.process, end.life));
         match known {
             None => ends.push(end),
-            Some(known) => known.detected = known.detected.or(end.detected),
+            Some(known) => {
+                known.detected = known.detected.or(end.detected);
+                known.moved = known.moved.or(end.moved);
+            }
         }
     }
 

@@ -193,6 +193,10 @@ impl EventReporter {
                 "StorageLost",
                 format!("{name} moves to a new place, and loses its storage with the old one"),
             ),
+            EndedBy::Moved => event(
+                "Moved",
+                format!("the node of {name} is under repair, so it moves to a spare node, without its data"),
+            ),
             EndedBy::Fault(_) | EndedBy::SupervisorRestarted => None,
         }
     }

@@ -14,7 +14,7 @@ use faultline_history::recoveries::RecoveryCost;
 use faultline_trace::Manifest;
 use faultline_trace::duration::{instant, lasted};
 use faultline_trace::fault::{
-    describe_applied_change, describe_fault, describe_injected_fault, not_restarted,
+    describe_applied_change, describe_fault, describe_injected_fault, not_restarted, place, repaired,
 };
 use faultline_trace::manifest::{BackendKind, Copies, EffectEntry, ReplicaHolders};
 use serde::Serialize;
@@ -310,14 +310,21 @@ impl Explainer<'_> {
             StorageFate::Lost => ", storage lost",
         };
         match *fault {
-            Fault::Kill { target: Target::Process(process), storage, returns } => format!(
-                "At {at}, {} was killed{} ({name}, crash{}{late}).",
+            Fault::Kill { target: Target::Process(process), storage, returns, repair } => format!(
+                "At {at}, {} was killed{} ({name}, crash{}{}{late}).{}",
                 self.names.process(process),
                 not_restarted(returns),
-                lost(storage)
+                lost(storage),
+                repaired(repair),
+                self.moved(no)
             ),
-            Fault::Kill { target: Target::Cluster(cluster), storage, returns } => {
-                let members = self.manifest.processes.iter().filter(|it| it.cluster == cluster).count();
+            Fault::Kill {
+                target: target @ (Target::Cluster(cluster) | Target::Rack { cluster, .. }),
+                storage,
+                returns,
+                repair,
+            } => {
+                let members = target.among(self.names.processes(cluster)).len();
                 let all = match (killed, members) {
                     (1, 1) => "the only process".to_owned(),
                     (2, 2) => "both processes".to_owned(),
@@ -333,10 +340,13 @@ impl Explainer<'_> {
                     None => (String::new(), " The times at which they stopped are not all known."),
                 };
                 format!(
-                    "At {at}, {all} of {} {were} killed{when}{} ({name}, cluster loss{}{late}).{remark}",
-                    self.names.cluster(cluster),
+                    "At {at}, {all} of {} {were} killed{when}{} ({name}, {} loss{}{}{late}).{remark}{}",
+                    place(target, self.names.names()),
                     not_restarted(returns),
-                    lost(storage)
+                    if matches!(target, Target::Rack { .. }) { "rack" } else { "cluster" },
+                    lost(storage),
+                    repaired(repair),
+                    self.moved(no)
                 )
             }
             Fault::Impair { process, how: Impairment::Paused, span } => {
@@ -365,6 +375,17 @@ impl Explainer<'_> {
         }
     }
 
+    /// Says where the processes that a fault killed started again, if their nodes were under repair and spares were free.
+    fn moved(&self, no: FaultNo) -> String {
+        let moved = self.killed_by(no).filter_map(|it| it.moved.map(|at| (at, it.process)));
+        let moved: Vec<_> = moved.collect();
+        let Some(&(at, process)) = moved.iter().min() else { return String::new() };
+        match moved.len() {
+            1 => format!(" At {}, {} moved to a spare node.", self.time(at), self.names.process(process)),
+            all => format!(" From {}, {all} of them moved to spare nodes.", self.time(at)),
+        }
+    }
+
     fn unplanned(&self, group: &[&Failure]) -> String {
         let mut names: Vec<_> =
             group.iter().take(MOST_NAMED).map(|it| self.names.process(it.process)).collect();
@@ -390,7 +411,7 @@ impl Explainer<'_> {
             Some(EndedBy::SupervisorRestarted) => format!(
                 "At {at}, the supervisor was restarted, and {names}, which had ended with the previous supervisor, {was} restarted, too."
             ),
-            Some(EndedBy::Silence | EndedBy::Fault(_)) => {
+            Some(EndedBy::Silence | EndedBy::Fault(_) | EndedBy::Moved) => {
                 let silent = self.manifest.bounds.as_ref();
                 let silent = silent.map(|it| format!(": no heartbeat for {}", lasted(it.detect_after)));
                 format!(

@@ -586,6 +586,11 @@ fn notes(timeline: &Timeline, manifest: &Manifest, judgement: &Judgement) -> Vec
     let ended = |by| timeline.failures.iter().filter(|it| is_ours && it.by == by).count();
     let told = UNPLANNED.iter().map(|&(by, what)| (ended(by), what)).filter(|&(count, _)| count > 0);
     let mut notes: Vec<String> = told.map(|(count, what)| format!("{} {what}", lives_were(count))).collect();
+    let moved = timeline.failures.iter().filter(|it| it.moved.is_some()).count() as u64;
+    if moved > 0 {
+        let times = count(moved, "time");
+        notes.push(format!("{times}, a process moved to a spare node, because its own was under repair"));
+    }
     notes.extend(judgement.findings.iter().flat_map(|it| &it.remarks).cloned());
     notes.extend(timeline.added_faults().map(|(at, planned)| {
         format!(

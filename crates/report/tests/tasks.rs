@@ -20,7 +20,12 @@ use faultline_trace::{Flaw, FlawKind, Manifest};
 const NAMES: [&str; 3] = ["lyon", "paris", "rennes"];
 
 fn crash(process: u32, returns: bool) -> Fault {
-    Fault::Kill { target: Target::Process(ProcessId(process)), storage: StorageFate::Kept, returns }
+    Fault::Kill {
+        target: Target::Process(ProcessId(process)),
+        storage: StorageFate::Kept,
+        returns,
+        repair: None,
+    }
 }
 
 fn manifest() -> Manifest {

@@ -75,6 +75,7 @@ pub fn undisturbed(run_dir: &Path, clusters: &[u32], deadline: Span) -> RunOptio
         supervisor: Config {
             detect_after: Span::from_secs(20),
             restart_after: Span::from_secs(1),
+            spares: 0,
             volatile_storage: false,
             deadline,
             start_within: Some(deadline),

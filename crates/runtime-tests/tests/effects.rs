@@ -38,6 +38,7 @@ fn scenario(faults: Vec<(u64, Fault)>, finish: Option<Life>, after: Span) -> Sce
         supervisor: Config {
             detect_after: minute,
             restart_after: Span::from_secs(2),
+            spares: 0,
             volatile_storage: false,
             deadline: minute,
             start_within: Some(minute),

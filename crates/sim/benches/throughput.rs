@@ -251,6 +251,7 @@ fn passing() -> Config<()> {
     let supervisor = faultline_supervisor::Config {
         detect_after: Span::from_secs(1),
         restart_after: Span::from_secs(1),
+        spares: 0,
         volatile_storage: false,
         // A packet is in transit for about 100 us, so each is passed on about 1500 times.
         deadline: Span::from_millis(150),

@@ -11,6 +11,7 @@ use faultline_core::{
 };
 
 use crate::interface::{FaultAccount, FaultState, Order};
+use crate::nodes::NodeNo;
 use crate::supervisor::Supervisor;
 
 /// An action scheduled for a specific time.
@@ -19,6 +20,10 @@ pub(crate) enum Due {
     /// Injects the fault with this index in the plan.
     Inject(usize),
     Launch(ProcessId),
+    /// Ends a repair of a node.
+    Repaired(NodeNo),
+    /// Starts a process that waits for a node on a spare, if one is free.
+    Spare,
     Join(ClusterId),
     Leave(ClusterId),
     Resume {
@@ -163,7 +168,19 @@ impl Supervisor {
     pub(crate) fn perform(&mut self, due: Due, at: Time, now: Time, out: &mut Vec<Order>) {
         match due {
             Due::Inject(index) => self.inject(index, at, now, out),
-            Due::Launch(process) => self.launch(process, out),
+            Due::Launch(process) => self.launch(process, now, out),
+            Due::Repaired(node) => {
+                match self.nodes.repaired(node) {
+                    Some(process) => self.launch(process, now, out),
+                    // After all repairs that end at the same instant, so that no process leaves a node that is repaired.
+                    None => self.plan_at(at, Due::Spare),
+                }
+            }
+            Due::Spare => {
+                if let Some(process) = self.nodes.next() {
+                    self.launch(process, now, out);
+                }
+            }
             Due::Join(cluster) => self.joins(cluster, out),
             Due::Leave(cluster) => self.leaves(cluster, out),
             Due::Resume { process, life } => self.resume(process, life, now, out),
@@ -220,11 +237,14 @@ impl Supervisor {
         (entry.state, entry.due) = (FaultState::Effective, Some(at));
         out.push(Order::Record(Fact::Injecting { no, fault: Box::new(fault.clone()) }));
         match fault {
-            Fault::Kill { target, storage, returns } => {
+            Fault::Kill { target, storage, returns, repair } => {
                 let all = self.targets_of(target);
                 let mut killed = all.to_vec();
                 if storage == StorageFate::Kept {
                     killed.retain(|it| self.entries[it.index()].lives());
+                }
+                if let Some(repair) = repair {
+                    self.begin_repairs(&all, now + repair);
                 }
                 if !killed.is_empty() {
                     self.kill(&killed, storage, EndedBy::Fault(no), now, out);
@@ -273,10 +293,21 @@ impl Supervisor {
         self.plan_at(until, Due::Heal { from, to });
     }
 
+    /// Makes the nodes of `processes` unavailable: those of processes that run, and those that are under repair already.
+    fn begin_repairs(&mut self, processes: &[ProcessId], until: Time) {
+        for &process in processes {
+            if self.entries[process.index()].lives() || self.nodes.is_failed(process) {
+                let node = self.nodes.fail(process);
+                self.plan_at(until, Due::Repaired(node));
+            }
+        }
+    }
+
     fn targets_of(&self, target: Target) -> Arc<[ProcessId]> {
         match target {
             Target::Process(process) => [process].into(),
             Target::Cluster(cluster) => self.processes_of(cluster),
+            Target::Rack { cluster, .. } => target.among(&self.processes_of(cluster)).into(),
         }
     }
 

@@ -21,6 +21,8 @@ pub struct Config {
     pub detect_after: Span,
     /// Time from the announcement of a failure to the launch of the next life.
     pub restart_after: Span,
+    /// Number of spare nodes, to which processes move while their own nodes are under repair.
+    pub spares: u32,
     /// Whether storage is in memory and does not outlive its process, so that every failure loses it.
     pub volatile_storage: bool,
     /// Time limit of the run, counted from the start of the application, excluding pauses by the user. A run that

@@ -10,6 +10,7 @@ mod failure_detector;
 mod faults;
 mod interface;
 mod memory;
+mod nodes;
 pub mod panics;
 mod presence;
 mod supervisor;

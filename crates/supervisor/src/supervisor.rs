@@ -15,6 +15,7 @@ use crate::completion::Completion;
 use crate::failure_detector::FailureDetector;
 use crate::faults::{Due, Plan};
 use crate::interface::{ClusterStatus, Config, FaultAccount, Order, Outcome, Report, Status};
+use crate::nodes::{Nodes, Start};
 use crate::presence::Waiting;
 use crate::system::Preparation;
 
@@ -38,6 +39,7 @@ pub struct Supervisor {
     pub(crate) agenda: BTreeMap<(Time, u64), Due>,
     planned: u64,
     pub(crate) plan: Plan,
+    pub(crate) nodes: Nodes,
     pub(crate) completion: Completion,
     links_measured: bool,
     pub(crate) begun: Option<Time>,
@@ -135,6 +137,7 @@ impl Supervisor {
             agenda: BTreeMap::new(),
             planned: 0,
             plan: Plan::new(config.plan.clone()),
+            nodes: Nodes::new(processes, config.spares),
             completion: Completion::new(groups, ranks),
             links_measured: false,
             begun: None,
@@ -152,7 +155,7 @@ impl Supervisor {
         supervisor.plan_start(Time::ZERO);
         supervisor.watch(out);
         for index in 0..processes {
-            supervisor.launch(ProcessId(index as u32), out);
+            supervisor.launch(ProcessId(index as u32), Time::ZERO, out);
         }
         supervisor
     }
@@ -587,6 +590,7 @@ impl Supervisor {
             if std::mem::replace(&mut entry.gone, true) {
                 continue;
             }
+            self.nodes.leave(process);
             if entry.state == LifeState::Down {
                 self.announce_member(process, false);
             }
@@ -635,12 +639,19 @@ impl Supervisor {
         }
     }
 
-    pub(crate) fn launch(&mut self, process: ProcessId, out: &mut Vec<Order>) {
+    /// Starts the next life of a process, on a spare node if its own is under repair. Without a spare, the process waits.
+    pub(crate) fn launch(&mut self, process: ProcessId, now: Time, out: &mut Vec<Order>) {
         let is_awaited = self.is_awaited(process);
-        let entry = &mut self.entries[process.index()];
+        let entry = &self.entries[process.index()];
         if entry.state == LifeState::Left || entry.gone {
             return;
         }
+        match self.nodes.start(process) {
+            Start::Here => {}
+            Start::Spare => self.kill(&[process], StorageFate::Lost, EndedBy::Moved, now, out),
+            Start::Nowhere => return,
+        }
+        let entry = &mut self.entries[process.index()];
         // A process whose cluster has not joined has not started, so none of its lives has stored anything.
         entry.replaced &= !is_awaited;
         let boot = match (entry.life == Life(0) || is_awaited, entry.replaced) {

@@ -262,6 +262,7 @@ impl Display for CauseText {
             EndedBy::PlaceLost => f.write_str("its place was lost"),
             EndedBy::StorageLost => f.write_str("its storage was lost with its old place"),
             EndedBy::SupervisorRestarted => f.write_str("the supervisor was restarted"),
+            EndedBy::Moved => f.write_str("it moved to a spare node"),
         }
     }
 }

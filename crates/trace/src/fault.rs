@@ -35,12 +35,14 @@ fn effect(fault: &Fault, names: &RunNames, is_past: bool) -> String {
         StorageFate::Lost => format!(", and its storage {be} lost"),
     };
     match fault {
-        Fault::Kill { target, storage, returns } => {
+        Fault::Kill { target, storage, returns, repair } => {
             let killed = match target {
                 Target::Process(process) => format!("{} {be} killed", names.process(*process)),
-                Target::Cluster(cluster) => format!("all of {} {be} killed at once", names.cluster(*cluster)),
+                Target::Cluster(_) | Target::Rack { .. } => {
+                    format!("all of {} {be} killed at once", place(*target, names))
+                }
             };
-            format!("{killed}{}{}", not_restarted(*returns), lost(storage))
+            format!("{killed}{}{}{}", not_restarted(*returns), lost(storage), repaired(*repair))
         }
         Fault::Impair { process, how, span } => {
             let span = span
@@ -81,6 +83,20 @@ fn impaired(how: Impairment, process: impl fmt::Display, is_past: bool) -> Strin
     }
 }
 
+/// Names a cluster, or a rack of a cluster; empty for a process.
+pub fn place(target: Target, names: &RunNames) -> String {
+    match target {
+        Target::Process(_) => String::new(),
+        Target::Cluster(cluster) => names.cluster(cluster),
+        Target::Rack { cluster, rack, .. } => format!("rack {rack} of {}", names.cluster(cluster)),
+    }
+}
+
+/// Returns a phrase that says how long the repair of failed nodes takes; empty if they need none.
+pub fn repaired(repair: Option<Span>) -> String {
+    repair.map(|it| format!(", repair takes {}", lasted(it))).unwrap_or_default()
+}
+
 /// Returns a phrase that says that killed processes are not restarted; empty if `returns` is set.
 pub fn not_restarted(returns: bool) -> &'static str {
     if returns { "" } else { " and not restarted" }
@@ -117,16 +133,23 @@ pub fn entry_of(planned: &PlannedFault, names: &RunNames) -> String {
     let lasts = |span: &Option<Span>| span.map(|it| ("for", exact(it)));
     let mut span_of = None;
     match &planned.fault {
-        Fault::Kill { target, storage, returns } => {
+        Fault::Kill { target, storage, returns, repair } => {
             match target {
                 Target::Process(process) => add("process", quoted(names.process(*process))),
                 Target::Cluster(cluster) => add("cluster", quoted(names.cluster(*cluster))),
+                Target::Rack { cluster, rack, .. } => {
+                    add("cluster", quoted(names.cluster(*cluster)));
+                    add("rack", rack.to_string());
+                }
             }
             if *storage == StorageFate::Lost {
                 add("storage", "lost".to_owned());
             }
             if !returns {
                 add("returns", "false".to_owned());
+            }
+            if let Some(repair) = repair {
+                add("repair", exact(*repair));
             }
         }
         Fault::Impair { process, how, span } => {

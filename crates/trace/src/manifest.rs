@@ -15,7 +15,7 @@ use crate::memory::Trace;
 use crate::seal::{Hash, Seal};
 
 /// The version of the bundle format that this program writes and reads.
-pub const FORMAT: u32 = 8;
+pub const FORMAT: u32 = 9;
 
 /// The description of a run. Times and spans are in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,6 +67,9 @@ pub struct Manifest {
     /// The times at which faults took effect; empty in virtual time, where a fault takes effect at one instant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<EffectEntry>,
+    /// The number of spare nodes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub spares: u32,
     /// Failures caused by one fault count as simultaneous if at most this time separates the first from the last.
     #[serde(default = "at_once_within")]
     pub at_once_within: Span,
@@ -127,6 +130,7 @@ impl Manifest {
             plan: Vec::new(),
             faults: Vec::new(),
             effects: Vec::new(),
+            spares: 0,
             at_once_within: at_once_within(),
             links: Vec::new(),
             expected: None,
@@ -297,6 +301,11 @@ pub struct Bounds {
     /// `None` if the protocol has no use for it, or if losses or slow processes leave it unbounded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered_within: Option<Span>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Returns the default of `at_once_within` for bundles that lack it.
@@ -592,6 +601,7 @@ pub(crate) mod tests {
             }],
             faults: vec![(FaultNo(0), FaultState::Ineffective("it was late".into()))],
             effects: vec![],
+            spares: 0,
             at_once_within: Span::from_millis(50),
             links: vec![link(8_000, Some(8_100))],
             expected: Some(Expected {

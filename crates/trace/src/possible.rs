@@ -79,7 +79,7 @@ impl Extent {
             Fault::Kill { target: Target::Process(of), .. } | Fault::Impair { process: of, .. } => {
                 self.contains(*of)
             }
-            Fault::Kill { target: Target::Cluster(of), .. } => cluster(of),
+            Fault::Kill { target: Target::Cluster(of) | Target::Rack { cluster: of, .. }, .. } => cluster(of),
             Fault::Link { from, to, .. } | Fault::Partition { from, to, .. } => cluster(from) && cluster(to),
         }
     }

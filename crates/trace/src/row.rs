@@ -379,6 +379,7 @@ impl Row {
                     EndedBy::PlaceLost => self.ended_by = Some("placeLost"),
                     EndedBy::StorageLost => self.ended_by = Some("storageLost"),
                     EndedBy::SupervisorRestarted => self.ended_by = Some("supervisorRestarted"),
+                    EndedBy::Moved => self.ended_by = Some("moved"),
                 }
                 self.storage = Some(match storage {
                     StorageFate::Kept => "kept",

@@ -25,9 +25,9 @@ use crate::resource::{ANY, Link, Preset};
          && (!has(self.partition) || has(self.partition.__for__))"
     ).message("only a `trace` supplies a duration: add `for`"),
     validation = Rule::new(
-        "[has(self.crash), has(self.pause), has(self.loseCluster), has(self.link), has(self.partition), \
+        "[has(self.crash), has(self.pause), has(self.loseCluster), has(self.loseRack), has(self.link), has(self.partition), \
          has(self.slowStorage), has(self.fullStorage), has(self.corruptStorage)].filter(x, x).size() == 1"
-    ).message("a fault must have exactly one action: crash, pause, loseCluster, link, partition, slowStorage, fullStorage or corruptStorage"),
+    ).message("a fault must have exactly one action: crash, pause, loseCluster, loseRack, link, partition, slowStorage, fullStorage or corruptStorage"),
 )]
 pub struct FaultSpec {
     /// Trigger: at this time, counted from the start of the application.
@@ -59,6 +59,9 @@ pub struct FaultSpec {
     /// Action: kill all processes of a cluster at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lose_cluster: Option<LoseCluster>,
+    /// Action: kill all processes of a rack at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lose_rack: Option<LoseRack>,
     /// Action: change the properties of a link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkChange>,
@@ -283,6 +286,10 @@ pub struct Crash {
     /// `false`: their other processes take over its work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returns: Option<bool>,
+    /// How long the node is unavailable. In the meantime, the process starts on a spare node (`failures.spares`) or, if
+    /// there is none, waits. Default: not at all or, with `trace`, for as long as the recorded failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repair: Option<Duration>,
 }
 
 /// Pauses a process for a while.
@@ -323,6 +330,35 @@ pub struct LoseCluster {
     /// support `false`: their other processes take over the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returns: Option<bool>,
+    /// How long the nodes are unavailable. In the meantime, processes start on spare nodes (`failures.spares`) or, if
+    /// there are none, wait. Default: not at all or, with `trace`, for as long as the recorded failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repair: Option<Duration>,
+}
+
+/// Kills all processes of a rack at once.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LoseRack {
+    /// The cluster, which must have racks. Default `any`: drawn from the seed, so that every node of the federation is
+    /// equally likely or, if `rack` is set, every cluster.
+    #[serde(default = "any", skip_serializing_if = "is_any")]
+    #[schemars(length(max = 40))]
+    pub cluster: String,
+    /// The number of the rack in its cluster, from 0. Default: drawn from the seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rack: Option<u32>,
+    /// Whether the storage of its nodes survives. Default `kept`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<Fate>,
+    /// Whether the processes are restarted. Default true. With `false`, they never return. Only task-based programs
+    /// support `false`: their other processes take over the work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returns: Option<bool>,
+    /// How long the nodes are unavailable. In the meantime, processes start on spare nodes (`failures.spares`) or, if
+    /// there are none, wait. Default: not at all or, with `trace`, for as long as the recorded failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repair: Option<Duration>,
 }
 
 /// Changes the properties of a link in one direction. Properties that are not set come from the preset; without a
@@ -466,6 +502,8 @@ pub enum ActionRef<'a> {
     Pause(&'a Pause),
     /// See [`FaultSpec::lose_cluster`].
     LoseCluster(&'a LoseCluster),
+    /// See [`FaultSpec::lose_rack`].
+    LoseRack(&'a LoseRack),
     /// See [`FaultSpec::link`].
     Link(&'a LinkChange),
     /// See [`FaultSpec::partition`].
@@ -499,6 +537,7 @@ impl FaultSpec {
             self.crash.as_ref().map(|it| ("crash", ActionRef::Crash(it))),
             self.pause.as_ref().map(|it| ("pause", ActionRef::Pause(it))),
             self.lose_cluster.as_ref().map(|it| ("loseCluster", ActionRef::LoseCluster(it))),
+            self.lose_rack.as_ref().map(|it| ("loseRack", ActionRef::LoseRack(it))),
             self.link.as_ref().map(|it| ("link", ActionRef::Link(it))),
             self.partition.as_ref().map(|it| ("partition", ActionRef::Partition(it))),
             self.slow_storage.as_ref().map(|it| ("slowStorage", ActionRef::SlowStorage(it))),
@@ -522,7 +561,15 @@ impl FaultSpec {
     pub fn never_returns(&self) -> bool {
         let crash = self.crash.as_ref().and_then(|it| it.returns);
         let cluster = self.lose_cluster.as_ref().and_then(|it| it.returns);
-        crash.or(cluster) == Some(false)
+        let rack = self.lose_rack.as_ref().and_then(|it| it.returns);
+        crash.or(cluster).or(rack) == Some(false)
+    }
+
+    /// Returns how long the nodes of the processes that this fault kills are unavailable, if the fault states it.
+    pub fn repair(&self) -> Option<Duration> {
+        let crash = self.crash.as_ref().and_then(|it| it.repair);
+        let cluster = self.lose_cluster.as_ref().and_then(|it| it.repair);
+        crash.or(cluster).or(self.lose_rack.as_ref().and_then(|it| it.repair))
     }
 
     /// Returns the name in the action's `process` field, if it has one.

@@ -64,6 +64,8 @@ pub const MAX_SERVERS: u32 = 1024;
 pub const MAX_PAIRS: usize = 512;
 /// Maximum number of entries in the `messages` of `exact` traffic.
 pub const MAX_COUNTS: usize = 1024;
+/// Maximum number of spare nodes.
+pub const MAX_SPARES: u32 = 10_000;
 /// Maximum number of entries in `faults`.
 pub const MAX_FAULTS: usize = 256;
 /// Minimum time without a heartbeat after which a process may be declared failed.
@@ -132,6 +134,7 @@ pub const ANY: &str = "any";
     validation = rules::names_a_cluster("crash", "cluster"),
     validation = rules::names_a_cluster("pause", "cluster"),
     validation = rules::names_a_cluster("loseCluster", "cluster"),
+    validation = rules::names_a_cluster("loseRack", "cluster"),
     validation = rules::names_a_cluster("slowStorage", "cluster"),
     validation = rules::names_a_cluster("fullStorage", "cluster"),
     validation = rules::names_a_cluster("corruptStorage", "cluster"),
@@ -241,6 +244,11 @@ pub struct ClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 256))]
     pub cores: Option<u32>,
+    /// Number of nodes in each rack: with 4, nodes 0 to 3 are rack 0, and so on. The fault `loseRack` ends all processes
+    /// of a rack at once. Default: the cluster has no racks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub rack: Option<u32>,
 }
 
 impl ClusterSpec {
@@ -253,6 +261,7 @@ impl ClusterSpec {
             leaves_after: None,
             speed: None,
             cores: None,
+            rack: None,
         }
     }
 
@@ -264,6 +273,11 @@ impl ClusterSpec {
     /// Returns [`cores`](field@ClusterSpec::cores), or its default.
     pub fn cores(&self) -> u32 {
         self.cores.unwrap_or(1)
+    }
+
+    /// Returns the number of racks; 0 if the cluster has none.
+    pub fn racks(&self) -> u32 {
+        self.rack.map_or(0, |it| self.nodes.div_ceil(it.max(1)))
     }
 
     /// Returns whether the cluster stays from the start to the end.
@@ -320,6 +334,11 @@ pub struct Failures {
     /// Time from the announcement of a failure to the start of the next life. Default 200ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_after: Option<Duration>,
+    /// Number of spare nodes of the federation, at most 10,000. A process whose node is under repair (`repair` of a fault)
+    /// starts again on a spare node, without its data. A node that has been repaired is a spare. Default 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = MAX_SPARES))]
+    pub spares: Option<u32>,
     /// On Kubernetes: time after which a pod that stays silent is replaced, counted from when its process was declared
     /// failed. Data that is not on a volume is then lost. Default 10s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -396,6 +415,11 @@ impl Failures {
     /// Returns [`restart_after`](field@Failures::restart_after), or its default.
     pub fn restart_after(&self) -> Span {
         self.restart_after.map_or(Span::from_millis(200), |it| it.0)
+    }
+
+    /// Returns [`spares`](field@Failures::spares), or its default.
+    pub fn spares(&self) -> u32 {
+        self.spares.unwrap_or(0)
     }
 
     /// Returns [`replace_after`](field@Failures::replace_after), or its default.

@@ -6,7 +6,8 @@ use super::{Check, listed};
 use crate::plan::times_of;
 use crate::quantity::Duration;
 use crate::resource::{
-    ANY, ActionRef, Family, FaultSpec, MAX_FAULTS, Mtbf, ProtocolSpec, TraceTrigger, TriggerRef, When,
+    ANY, ActionRef, Family, FaultSpec, LoseRack, MAX_FAULTS, Mtbf, ProtocolSpec, TraceTrigger, TriggerRef,
+    When,
 };
 
 /// Maximum number of faults that all `mtbf` and `trace` entries together cause with the seed of the federation.
@@ -129,10 +130,14 @@ impl Check<'_> {
             [] => self.problem(
                 path,
                 "the fault has no action",
-                "add one: `crash`, `pause`, `loseCluster`, `link`, `partition`, `slowStorage`, `fullStorage` or \
-                 `corruptStorage`",
+                "add one: `crash`, `pause`, `loseCluster`, `loseRack`, `link`, `partition`, `slowStorage`, `fullStorage` \
+                 or `corruptStorage`",
             ),
-            [(name, action)] => self.action(&format!("{path}.{name}"), action, fault.trace.as_ref()),
+            [(name, action)] => {
+                let path = format!("{path}.{name}");
+                self.repair(&path, fault);
+                self.action(&path, action, fault.trace.as_ref());
+            }
             [(first, _), (second, _), ..] => self.problem(
                 format!("{path}.{second}"),
                 format!("the fault has two actions, `{first}` and `{second}`"),
@@ -322,6 +327,7 @@ impl Check<'_> {
                 self.must_last(path, it.span, trace);
             }
             ActionRef::LoseCluster(it) => self.target(path, "cluster", &it.cluster, None),
+            ActionRef::LoseRack(it) => self.rack(path, it),
             ActionRef::Link(it) => {
                 self.target(path, "from", &it.from, None);
                 self.target(path, "to", &it.to, None);
@@ -415,6 +421,56 @@ impl Check<'_> {
             _ => format!("its nodes are 0 to {}; write one of these numbers, or omit `node`", nodes - 1),
         };
         self.problem(format!("{path}.node"), format!("{whose} has no node {node}"), help);
+    }
+
+    /// Checks that the cluster of a lost rack has racks, and this one; for `any`, that every cluster does.
+    fn rack(&mut self, path: &str, it: &LoseRack) {
+        if it.cluster != ANY && !self.cluster(&format!("{path}.cluster"), &it.cluster) {
+            return;
+        }
+        let spec = self.spec;
+        for cluster in spec.clusters.iter().filter(|cluster| it.cluster == ANY || cluster.name == it.cluster)
+        {
+            let name = &cluster.name;
+            match (cluster.racks(), it.rack) {
+                (0, _) => {
+                    let help = "set `rack` of the cluster to the number of nodes in each rack, or choose a cluster \
+                                that has racks";
+                    return self.problem(path, format!("cluster `{name}` has no racks"), help);
+                }
+                (racks, Some(rack)) if rack >= racks => {
+                    let help = match racks {
+                        1 => "its only rack is 0; write 0, or omit `rack`".to_owned(),
+                        _ => format!(
+                            "its racks are 0 to {}; write one of these numbers, or omit `rack`",
+                            racks - 1
+                        ),
+                    };
+                    let path = format!("{path}.rack");
+                    return self.problem(path, format!("cluster `{name}` has no rack {rack}"), help);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Checks the repair of a fault that kills processes.
+    fn repair(&mut self, path: &str, fault: &FaultSpec) {
+        let Some(repair) = fault.repair() else { return };
+        let path = format!("{path}.repair");
+        if repair.0 == Span::ZERO {
+            self.problem(
+                path,
+                "the repair must not take 0s",
+                "write a duration above zero, or omit `repair`",
+            );
+        } else if fault.never_returns() {
+            self.problem(
+                path,
+                "`repair` has no effect on processes that never return",
+                "omit `repair`, or omit `returns`",
+            );
+        }
     }
 
     fn two_clusters(&mut self, path: &str) {

@@ -30,7 +30,7 @@ use crate::names::Names;
 use crate::quantity::{Duration, Loss};
 use crate::resource::{
     ANY, ApplicationSpec, Demand, Emulation, Federation, FederationSpec, Link, Links, MAX_CLUSTERS,
-    MAX_NODES, MAX_NODES_ALONE, MAX_NODES_PER_CLUSTER, MAX_PAIRS, MAX_SERVERS, MIN_DETECT_AFTER,
+    MAX_NODES, MAX_NODES_ALONE, MAX_NODES_PER_CLUSTER, MAX_PAIRS, MAX_SERVERS, MAX_SPARES, MIN_DETECT_AFTER,
     ProtocolSpec, Receives, ReplicateTo,
 };
 
@@ -243,6 +243,13 @@ impl<'a> Check<'a> {
                     format!("write at most {MAX_NODES_PER_CLUSTER}; a federation has at most {MAX_NODES}"),
                 ),
                 nodes => total = total.saturating_add(nodes),
+            }
+            if let Some(rack) = cluster.rack.filter(|it| !(1..=MAX_NODES_PER_CLUSTER).contains(it)) {
+                self.problem(
+                    format!("{path}.rack"),
+                    format!("a rack cannot have {rack} nodes"),
+                    format!("write a number between 1 and {MAX_NODES_PER_CLUSTER}, or omit it"),
+                );
             }
         }
         if total > MAX_NODES {
@@ -509,6 +516,20 @@ impl<'a> Check<'a> {
                     Duration(detect_after)
                 ),
                 format!("write at least {}", Duration(MIN_DETECT_AFTER)),
+            );
+        }
+        let spares = self.spec.failures().spares();
+        if spares > MAX_SPARES {
+            self.problem(
+                "spec.failures.spares",
+                format!("there are too many spares ({spares})"),
+                format!("write at most {MAX_SPARES}"),
+            );
+        } else if spares > 0 && self.spec.protocol.checkpointing().is_some_and(|it| it.replicas == 0) {
+            self.problem(
+                "spec.failures.spares",
+                "a process that moves to a spare node finds no checkpoint there, because there are no replicas",
+                "set `replicas` of the protocol to at least 1, or `spares` to 0",
             );
         }
         if self.spec.failures().at_once_within() == Span::ZERO {

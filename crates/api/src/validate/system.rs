@@ -123,7 +123,7 @@ impl Check<'_> {
                         .problem(
                             path,
                             format!("`{name}` does not affect a system, whose programs use the disk of the machine"),
-                            "choose `crash`, `pause` or `loseCluster`",
+                            "choose `crash`, `pause`, `loseCluster` or `loseRack`",
                         ),
                     _ => {}
                 }

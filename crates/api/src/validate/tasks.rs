@@ -21,6 +21,21 @@ const WINDOWS: RangeInclusive<u32> = 1..=1024;
 /// Permitted lengths of the path of a file, in characters.
 const PATHS: RangeInclusive<usize> = 1..=4096;
 
+/// Counts a process that never returns. `stay` holds the number of processes that stay, by cluster.
+fn leave(
+    stay: &mut BTreeMap<ClusterId, u32>,
+    gone: &mut BTreeSet<ProcessId>,
+    cluster: ClusterId,
+    process: ProcessId,
+) {
+    if let Some(left) = stay.get_mut(&cluster).filter(|_| gone.insert(process)) {
+        *left -= 1;
+        if *left == 0 {
+            stay.remove(&cluster);
+        }
+    }
+}
+
 impl Check<'_> {
     /// Checks that the protocol supports this family of applications.
     pub(super) fn family(&mut self) {
@@ -206,7 +221,7 @@ impl Check<'_> {
         let spec = self.spec;
         let Some(first) = spec.faults.iter().position(FaultSpec::never_returns) else { return };
         let path = |entry: usize| {
-            let name = if spec.faults[entry].crash.is_some() { "crash" } else { "loseCluster" };
+            let name = spec.faults[entry].actions().first().map_or("crash", |it| it.0);
             format!("spec.faults[{entry}].{name}.returns")
         };
         if spec.application.family() != Family::Tasks {
@@ -246,12 +261,12 @@ impl Check<'_> {
                     );
                 }
                 Some(Target::Process(process)) => {
-                    let cluster = names.cluster_of(process);
-                    if let Some(left) = stay.get_mut(&cluster).filter(|_| gone.insert(process)) {
-                        *left -= 1;
-                        if *left == 0 {
-                            stay.remove(&cluster);
-                        }
+                    leave(&mut stay, &mut gone, names.cluster_of(process), process);
+                }
+                Some(Target::Rack { cluster, rack, nodes }) => {
+                    let members = names.processes_of(cluster);
+                    for process in members.skip((rack * nodes) as usize).take(nodes as usize) {
+                        leave(&mut stay, &mut gone, cluster, ProcessId(process));
                     }
                 }
                 Some(Target::Cluster(cluster)) => {

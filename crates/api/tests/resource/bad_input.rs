@@ -244,6 +244,21 @@ fn every_mistake_is_explained() {
             with("cluster: paris, storage: lost", "cluster: nancy, storage: lost"),
         ),
         ("node out of range", with("node: 1", "node: 3")),
+        ("no racks", with("loseCluster: { cluster: paris, storage: lost }", "loseRack: { cluster: paris }")),
+        (
+            "rack out of range",
+            with("loseCluster: { cluster: paris, storage: lost }", "loseRack: { rack: 2 }")
+                .replace("nodes: 3", "nodes: 3, rack: 2")
+                .replace("nodes: 2 }", "nodes: 2, rack: 1 }"),
+        ),
+        ("rack without nodes", with("nodes: 3", "nodes: 3, rack: 0")),
+        ("immediate repair", with("node: 1", "node: 1, repair: 0s")),
+        ("too many spares", with("restartAfter: 200ms", "restartAfter: 200ms, spares: 10001")),
+        (
+            "spares without replicas",
+            with("restartAfter: 200ms", "restartAfter: 200ms, spares: 1")
+                .replace("replicas: 1", "replicas: 0"),
+        ),
         ("too frequent", with("exponential: 30s", "exponential: 1us")),
         (
             "too frequent together",

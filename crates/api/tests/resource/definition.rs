@@ -188,6 +188,7 @@ fn the_rules_refuse_what_the_validation_refuses() {
         ("crash", json!({ "cluster": "nancy" })),
         ("pause", json!({ "cluster": "nancy", "for": "1s" })),
         ("loseCluster", json!({ "cluster": "nancy" })),
+        ("loseRack", json!({ "cluster": "nancy" })),
         ("slowStorage", json!({ "cluster": "nancy", "by": "1s" })),
         ("fullStorage", json!({ "cluster": "nancy" })),
         ("corruptStorage", json!({ "cluster": "nancy" })),

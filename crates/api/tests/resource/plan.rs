@@ -17,7 +17,7 @@ apiVersion: faultline.dev/v1alpha1
 kind: Federation
 metadata: {{ name: example }}
 spec:
-  clusters: [{{ name: a, nodes: 3 }}, {{ name: b, nodes: 2 }}, {{ name: c, nodes: 5 }}]
+  clusters: [{{ name: a, nodes: 3, rack: 2 }}, {{ name: b, nodes: 2, rack: 1 }}, {{ name: c, nodes: 5, rack: 2 }}]
   links: {{ between: {{ latency: 5ms, bandwidth: 8Mbit }} }}
   protocol: {{ hc3i: {{}} }}
   application: {{ heat: {{}} }}
@@ -200,6 +200,37 @@ fn any_draws_only_possible_targets() {
 }
 
 #[test]
+fn racks_are_drawn_by_their_nodes_or_within_their_cluster() {
+    let plan = plan_of(
+        "
+    - { mtbf: { exponential: 300ms }, loseRack: {} }
+    - { mtbf: { exponential: 300ms }, loseRack: { cluster: c } }
+    - { mtbf: { exponential: 300ms }, loseRack: { rack: 1 } }",
+    );
+    let mut counts = [const { std::collections::BTreeMap::new() }; 3];
+    let (mut entry, mut last) = (0, 0);
+    for planned in plan {
+        let Trigger::At(at) = planned.trigger else { panic!("all are timed") };
+        entry += usize::from(at.0 < last);
+        last = at.0;
+        let Some(Target::Rack { cluster, rack, nodes }) = planned.fault.kills() else {
+            panic!("{planned:?}")
+        };
+        assert_eq!(nodes, [2, 1, 2][cluster.index()]);
+        *counts[entry].entry((cluster.0, rack)).or_insert(0) += 1;
+    }
+    let racks = |it: usize| counts[it].keys().copied().collect::<Vec<_>>();
+    let all = [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)];
+    assert_eq!(
+        [racks(0), racks(1), racks(2)],
+        [all.to_vec(), all[4..].to_vec(), vec![(0, 1), (1, 1), (2, 1)]]
+    );
+    // A rack of two nodes is hit twice as often as one of one node.
+    let [two, one] = [(0, 0), (0, 1)].map(|it| f64::from(counts[0][&it]));
+    assert!((1.7..2.3).contains(&(two / one)), "{counts:?}");
+}
+
+#[test]
 fn seeds_differ_and_entries_are_independent() {
     let one = "    - { mtbf: { exponential: 10s }, crash: {} }\n";
     let two = "    - { mtbf: { exponential: 7s }, pause: { for: 1ms } }\n";
@@ -247,8 +278,14 @@ fn the_failures_of_a_trace_hit_the_processes_that_their_nodes_stand_for() {
         plan_of(&format!("    - crash: {{}}\n      trace:{TINY}\n        nodes: fold\n        begin: 12h"));
     let due = [(0.0, "GPU"), (0.0, "NIC"), (15.0, "GPU"), (20.0, "Fan"), (25.0, "GPU")];
     assert_eq!(caused(&plan), due);
-    let victims: Vec<Fault> = [0, 1, 0, 2, 1].map(|it| Fault::crash(ProcessId(it))).into();
-    assert_eq!(plan.into_iter().map(|it| it.fault).collect::<Vec<_>>(), victims);
+    let fault = |(process, repair)| Fault::Kill {
+        target: Target::Process(ProcessId(process)),
+        storage: StorageFate::Kept,
+        returns: true,
+        repair: Some(Span::from_millis(repair)),
+    };
+    let faults = [(0, 5000), (1, 2500), (0, 2500), (2, 20_000), (1, 5000)].map(fault);
+    assert_eq!(plan.into_iter().map(|it| it.fault).collect::<Vec<_>>(), faults);
 }
 
 #[test]
@@ -267,6 +304,9 @@ fn a_fault_without_a_duration_lasts_as_long_as_the_recorded_failure() {
     }
     for it in entry("loseCluster: {}") {
         assert_eq!(it.fault.kills(), Some(Target::Cluster(ClusterId(0))));
+    }
+    for it in entry("crash: { repair: 1h }") {
+        assert_eq!(it.fault.repair(), Some(Span::from_secs(3600)), "the action states another time");
     }
     for it in entry("crash: { cluster: c }") {
         let Some(Target::Process(process)) = it.fault.kills() else { panic!("{it:?}") };

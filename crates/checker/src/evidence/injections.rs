@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::Change;
-use faultline_core::{
-    EndedBy, Fact, Fault, Life, PlannedFault, ProcessId, Span, StorageFate, Target, Time, Trigger,
-};
+use faultline_core::{EndedBy, Fact, Fault, Life, PlannedFault, ProcessId, Span, StorageFate, Time, Trigger};
 
 use faultline_history::{Contradiction, History};
 
@@ -66,7 +64,8 @@ pub(super) fn fates(history: &History<'_>, found: &mut Vec<Contradiction>) {
         let Fact::Failed { process, life, storage, by } = *fact else { continue };
         let EndedBy::Fault(no) = by else {
             let is_lost = storage == StorageFate::Lost;
-            if !history.context.volatile_storage && is_lost != (by == EndedBy::StorageLost) {
+            let loses = matches!(by, EndedBy::StorageLost | EndedBy::Moved);
+            if !history.context.volatile_storage && is_lost != loses {
                 found.push(Contradiction::FateWithoutCause(process, life));
             }
             continue;
@@ -84,7 +83,7 @@ pub(super) fn fates(history: &History<'_>, found: &mut Vec<Contradiction>) {
     }
 }
 
-/// Checks that each cluster loss ended every process of its cluster: all of them if their storage was lost, and
+/// Checks that each loss of a cluster or rack ended all its processes: all of them if their storage was lost, and
 /// otherwise those that were running.
 pub(super) fn losses(history: &History<'_>, found: &mut Vec<Contradiction>) {
     let mut running = BTreeSet::new();
@@ -101,9 +100,10 @@ pub(super) fn losses(history: &History<'_>, found: &mut Vec<Contradiction>) {
                 running.retain(|it| !members.is_some_and(|members| members.contains(it)));
             }
             Fact::Injecting { no, fault } => {
-                let Fault::Kill { target: target @ Target::Cluster(_), storage, .. } = **fault else {
+                let Fault::Kill { target, storage, .. } = **fault else { continue };
+                if !target.is_at_once() {
                     continue;
-                };
+                }
                 let members = target.processes(&history.context.clusters);
                 let ended = history.supervision.ended_by(*no);
                 let is_target = |it: &&ProcessId| storage == StorageFate::Lost || running.contains(*it);
@@ -176,6 +176,53 @@ pub(super) fn pauses(history: &History<'_>, late: Span, found: &mut Vec<Contradi
     let has_ended = context.outcome.is_some() && !is_prolonged;
     let overdue = paused.iter().filter(|(_, it)| has_ended && it.until + late < context.end);
     found.extend(overdue.map(|(process, it)| Contradiction::NeverResumed(*process, it.life)));
+}
+
+/// Checks that no life started while the node of its process was under repair, and that a process whose node was under
+/// repair moved to a spare only if there was one: from the start, or because it was repaired. Not judged if a pause of
+/// the whole federation prolonged the repairs.
+pub(super) fn repairs(history: &History<'_>, late: Span, found: &mut Vec<Contradiction>) {
+    let (context, supervision) = (history.context, &history.supervision);
+    if supervision.changes.iter().any(|(_, it)| matches!(it, Change::Pause(_))) {
+        return;
+    }
+    let late = if context.common_clock { Span::ZERO } else { late };
+    let mut running = BTreeSet::new();
+    // The time at which the repair of each process's node ends.
+    let mut repaired: BTreeMap<ProcessId, Time> = BTreeMap::new();
+    // The times at which spares are available.
+    let mut spares = vec![Time::ZERO; context.spares as usize];
+    for (at, fact) in history.trace.supervisor() {
+        match *fact {
+            Fact::Injecting { ref fault, .. } => {
+                let (Some(target), Some(repair)) = (fault.kills(), fault.repair()) else { continue };
+                for process in target.processes(&context.clusters) {
+                    let earlier = repaired.get(&process).copied().filter(|it| it > at);
+                    if running.contains(&process) || earlier.is_some() {
+                        repaired.insert(process, (*at + repair).max(earlier.unwrap_or_default()));
+                    }
+                }
+            }
+            Fact::Failed { process, life, by: EndedBy::Moved, .. } => {
+                let own = repaired.remove(&process).filter(|it| *it + late >= *at);
+                let free = spares.iter().position(|it| *it <= *at + late);
+                match own.zip(free) {
+                    Some((own, free)) => spares[free] = own,
+                    None => found.push(Contradiction::MovedWithoutCause(process, life)),
+                }
+            }
+            Fact::Failed { process, .. } | Fact::Detected { process, .. } => {
+                running.remove(&process);
+            }
+            Fact::LifeStarted { process, life, .. } => {
+                running.insert(process);
+                if repaired.get(&process).is_some_and(|it| *it > *at + late) {
+                    found.push(Contradiction::StartedDuringRepair(process, life));
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Checks that a crash or a cluster loss took effect only on lives that it ended.
@@ -467,6 +514,44 @@ mod tests {
             let expected = if is_right { vec![] } else { vec![wrong] };
             assert_eq!(found(&run, Span::ZERO), expected, "{by:?} {storage:?}");
         }
+    }
+
+    #[test]
+    fn a_process_starts_once_its_node_is_repaired_or_on_a_free_spare() {
+        let (process, life) = (p(0), Life(2));
+        // p0 is killed after 1 s, with a repair of 5 s. It moves to a spare, or not, and starts again.
+        let started = |spares: u32, moved: Option<u64>, at: u64| {
+            let mut run = Run::new(&[&[0], &[1]]);
+            run.context.common_clock = true;
+            run.context.spares = spares;
+            run.wait(Span::from_secs(1));
+            let fault = Fault::Kill {
+                target: p(0).into(),
+                storage: StorageFate::Kept,
+                returns: true,
+                repair: Some(Span::from_secs(5)),
+            };
+            run.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
+            let (storage, by) = (StorageFate::Kept, EndedBy::Fault(FaultNo(0)));
+            run.supervisor(Fact::Failed { process, life: Life(1), storage, by });
+            run.supervisor(Fact::Detected { process, life: Life(1) });
+            for number in 0..moved.unwrap_or_default() {
+                let (storage, by) = (StorageFate::Lost, EndedBy::Moved);
+                run.supervisor(Fact::Failed { process: p(number as u32), life: Life(1), storage, by });
+            }
+            run.wait(Span::from_secs(at - 1));
+            let boot = faultline_core::Boot::Replaced;
+            run.supervisor(Fact::LifeStarted { process, life, boot });
+            let mut found = Vec::new();
+            repairs(&run.history(), Span::ZERO, &mut found);
+            found
+        };
+        let moved = |process| Contradiction::MovedWithoutCause(p(process), Life(1));
+        assert_eq!(started(0, None, 6), []);
+        assert_eq!(started(0, None, 5), [Contradiction::StartedDuringRepair(process, life)]);
+        assert_eq!(started(1, Some(1), 2), []);
+        assert_eq!(started(0, Some(1), 6), [moved(0)], "there is no spare");
+        assert_eq!(started(2, Some(2), 2), [moved(1)], "the node of p1 is not under repair");
     }
 
     #[test]

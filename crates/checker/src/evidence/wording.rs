@@ -128,6 +128,13 @@ fn about_life(it: &Contradiction) -> Option<(ProcessId, Life, &'static str, &'st
             let fate = " does not follow from the cause of its end";
             (process, life, "what happened to the storage of ", fate)
         }
+        Contradiction::StartedDuringRepair(process, life) => {
+            (process, life, "", " started while the node of its process was under repair")
+        }
+        Contradiction::MovedWithoutCause(process, life) => {
+            let moved = " moved to a spare node, although its own was not under repair or no spare was free";
+            (process, life, "the process of ", moved)
+        }
         _ => return None,
     };
     Some((process, life, before, after))
@@ -386,6 +393,15 @@ mod tests {
             (
                 Contradiction::FateWithoutCause(process, life),
                 "what happened to the storage of life 1 of paris-0 does not follow from the cause of its end",
+            ),
+            (
+                Contradiction::StartedDuringRepair(process, life),
+                "life 1 of paris-0 started while the node of its process was under repair",
+            ),
+            (
+                Contradiction::MovedWithoutCause(process, life),
+                "the process of life 1 of paris-0 moved to a spare node, although its own was not under repair or no \
+                 spare was free",
             ),
             (
                 Contradiction::EffectElsewhere { fault, process, life },

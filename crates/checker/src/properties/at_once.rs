@@ -1,9 +1,10 @@
-//! A cluster loss ended all processes of the cluster at once. Otherwise, the surviving processes would have had time to
+//! A cluster loss ended all processes of the cluster at once, and likewise the loss of a rack. Otherwise, the surviving processes would have had time to
 //! react to the first failures.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::{EndedBy, FaultNo, ProcessId, Target};
+use faultline_core::{EndedBy, FaultNo, ProcessId};
+use faultline_trace::fault::place;
 use faultline_trace::manifest::EffectEntry;
 
 use crate::finding::Findings;
@@ -25,14 +26,14 @@ fn check(history: &History<'_>, finding: &mut Findings) {
     let effects: BTreeMap<FaultNo, &EffectEntry> = context.effects.iter().map(|it| (it.no, it)).collect();
     let mut worst = None;
     for planned in &context.plan {
-        let Some(Target::Cluster(cluster)) = planned.fault.kills() else { continue };
+        let Some(target) = planned.fault.kills().filter(|it| it.is_at_once()) else { continue };
         if !history.supervision.injected.iter().any(|it| it.0 == planned.no) {
             continue;
         }
         let no = planned.no;
         finding.instances += 1;
         let Some(effect) = effects.get(&no) else {
-            let ended = format!("{no} ended the processes of {}", context.cluster(cluster));
+            let ended = format!("{no} ended the processes of {}", place(target, &context.names));
             finding.inconclusive(format!("the times at which {ended} were not recorded"), "repeat the run");
             continue;
         };
@@ -46,16 +47,14 @@ fn check(history: &History<'_>, finding: &mut Findings) {
         if let Some(process) = unseen.or_else(differing) {
             end_not_seen(process, no, context, finding);
         } else if let Some(skew) = effect.skew() {
-            worst = worst.max(Some((skew, no, cluster, effect.on.len())));
+            worst = worst.max(Some((skew, no, place(target, &context.names), effect.on.len())));
         }
     }
-    let Some((skew, no, cluster, processes)) = worst else { return };
+    let Some((skew, no, place, processes)) = worst else { return };
     let within = context.at_once_within;
     if skew > within {
-        let reason = format!(
-            "{no} ended the {processes} processes of {} within {skew}, not within {within}",
-            context.cluster(cluster)
-        );
+        let reason =
+            format!("{no} ended the {processes} processes of {place} within {skew}, not within {within}");
         finding.unjudged(reason, idle_machine(context));
     } else {
         finding.remark(format!("cluster losses: all processes of a lost cluster stopped within {skew}"));

@@ -62,6 +62,7 @@ pub fn import(name: &str, topology: &Topology, application: &ApplicationFile, ti
             detect_after: timers.detect_after,
             restart_after: timers.restart_after,
             replace_after: None,
+            spares: None,
             at_once_within: None,
         }),
         faults: faults(topology),
@@ -258,6 +259,7 @@ fn faults(topology: &Topology) -> Vec<FaultSpec> {
             node: None,
             storage: Some(Fate::Lost),
             returns: None,
+            repair: None,
         }),
         ..FaultSpec::default()
     }]

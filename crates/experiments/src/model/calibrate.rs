@@ -172,8 +172,14 @@ fn crashes(
 }
 
 fn with_crash(calm: &Federation, cluster: &str, node: u32, storage: Option<Fate>, at: f64) -> Federation {
-    let crash =
-        Crash { cluster: cluster.to_owned(), node: Some(node), process: None, storage, returns: None };
+    let crash = Crash {
+        cluster: cluster.to_owned(),
+        node: Some(node),
+        process: None,
+        storage,
+        returns: None,
+        repair: None,
+    };
     let mut other = calm.clone();
     other.spec.faults.push(FaultSpec {
         at: Some(Duration(Span((at * 1e9) as u64))),

@@ -42,6 +42,7 @@ pub(super) fn kill(federation: &mut Federation, cluster: &str, nodes: std::ops::
                 node: Some(node),
                 storage: Some(Fate::Lost),
                 returns: None,
+                repair: None,
             }),
             ..FaultSpec::default()
         });

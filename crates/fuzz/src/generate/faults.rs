@@ -277,7 +277,7 @@ impl<'a> Faults<'a> {
             Kind::Crash => {
                 let (cluster, node) = self.node(chance);
                 let (storage, returns) = (self.fate(chance), self.returns(chance));
-                let crash = Crash { cluster, node, process: None, storage, returns };
+                let crash = Crash { cluster, node, process: None, storage, returns, repair: None };
                 FaultSpec { crash: Some(crash), ..none }
             }
             Kind::CrashOutside => {
@@ -288,6 +288,7 @@ impl<'a> Faults<'a> {
                     process,
                     storage: self.fate(chance),
                     returns: None,
+                    repair: None,
                 };
                 FaultSpec { crash: Some(crash), ..none }
             }
@@ -300,7 +301,10 @@ impl<'a> Faults<'a> {
             Kind::LoseCluster => {
                 let (cluster, storage) = (self.cluster(chance), self.fate(chance));
                 let returns = self.returns(chance);
-                FaultSpec { lose_cluster: Some(LoseCluster { cluster, storage, returns }), ..none }
+                FaultSpec {
+                    lose_cluster: Some(LoseCluster { cluster, storage, returns, repair: None }),
+                    ..none
+                }
             }
             Kind::Partition => {
                 let from = self.cluster(chance);

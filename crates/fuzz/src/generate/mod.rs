@@ -3,6 +3,7 @@
 
 mod faults;
 mod moves;
+mod nodes;
 mod plans;
 mod presence;
 mod second;
@@ -63,10 +64,12 @@ impl Subject {
 
 /// Returns the random federation of a seed.
 pub(crate) fn federation(seed: u64, protocol: Option<ProtocolName>) -> Federation {
-    match protocol.filter(|it| it.with(SharedOptions::default()).family() == Some(Family::Tasks)) {
+    let is_of_tasks = |it: &ProtocolName| it.with(SharedOptions::default()).family() == Some(Family::Tasks);
+    let federation = match protocol.filter(is_of_tasks) {
         Some(protocol) => tasks::federation(seed, protocol),
         None => federation_with(seed, protocol.map(Subject::named)),
-    }
+    };
+    nodes::vary(seed, federation)
 }
 
 /// Returns the random federation of a seed, under this protocol with its options.
@@ -76,7 +79,7 @@ pub(crate) fn federation_under(seed: u64, protocol: ProtocolSpec) -> Federation 
 
 /// Returns the random federation of a seed under this protocol. Draws the shared options that the protocol sets.
 pub(crate) fn federation_drawn(seed: u64, protocol: ProtocolSpec) -> Federation {
-    federation_with(seed, Some(Subject { is_fixed: false, ..Subject::fixed(protocol) }))
+    nodes::vary(seed, federation_with(seed, Some(Subject { is_fixed: false, ..Subject::fixed(protocol) })))
 }
 
 /// Returns the random federation of a seed for a protocol that no file can name, given its promises and the roles of
@@ -122,6 +125,7 @@ fn federation_with(seed: u64, subject: Option<Subject>) -> Federation {
         failures: Some(Failures {
             detect_after: Some(Duration(detect_after)),
             restart_after: Some(Duration(restart_after)),
+            spares: None,
             replace_after: None,
             at_once_within: None,
         }),

@@ -139,7 +139,7 @@ fn fault(
     let fault = FaultSpec { at: when.is_none().then_some(at), when, ..FaultSpec::default() };
     if !outside.is_empty() && chance.percent(20) {
         let process = Some(chance.pick(outside));
-        let crash = Crash { cluster: ANY.into(), node: None, process, storage, returns: None };
+        let crash = Crash { cluster: ANY.into(), node: None, process, storage, returns: None, repair: None };
         return FaultSpec { crash: Some(crash), ..fault };
     }
     let index =
@@ -147,9 +147,12 @@ fn fault(
     let cluster = clusters[index].name.clone();
     let node = Some(chance.between(0, u64::from(clusters[index].nodes) - 1) as u32);
     if chance.percent(80) {
-        FaultSpec { crash: Some(Crash { cluster, node, process: None, storage, returns }), ..fault }
+        FaultSpec {
+            crash: Some(Crash { cluster, node, process: None, storage, returns, repair: None }),
+            ..fault
+        }
     } else {
-        FaultSpec { lose_cluster: Some(LoseCluster { cluster, storage, returns }), ..fault }
+        FaultSpec { lose_cluster: Some(LoseCluster { cluster, storage, returns, repair: None }), ..fault }
     }
 }
 

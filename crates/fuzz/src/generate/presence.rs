@@ -112,10 +112,13 @@ fn fault(chance: &mut Chance, spec: &FederationSpec, length: Span) -> FaultSpec 
         let nodes = spec.clusters.iter().find(|it| it.name == target).map_or(1, |it| it.nodes);
         let node = Some(chance.between(0, u64::from(nodes) - 1) as u32);
         FaultSpec {
-            crash: Some(Crash { cluster: target, node, process: None, storage, returns: None }),
+            crash: Some(Crash { cluster: target, node, process: None, storage, returns: None, repair: None }),
             ..fault
         }
     } else {
-        FaultSpec { lose_cluster: Some(LoseCluster { cluster: target, storage, returns: None }), ..fault }
+        FaultSpec {
+            lose_cluster: Some(LoseCluster { cluster: target, storage, returns: None, repair: None }),
+            ..fault
+        }
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn add(chance: &mut Chance, federation: &mut Federation, outside: &[S
     if !outside.is_empty() && chance.percent(20) {
         let process = Some(chance.pick(outside));
         let storage = chance.percent(50).then_some(Fate::Lost);
-        let crash = Crash { cluster: ANY.into(), node: None, process, storage, returns: None };
+        let crash = Crash { cluster: ANY.into(), node: None, process, storage, returns: None, repair: None };
         let when = Some(moment(chance, OF_SERVERS, 20));
         more.push(FaultSpec { when, crash: Some(crash), ..FaultSpec::default() });
     }
@@ -73,10 +73,13 @@ fn strike(chance: &mut Chance, federation: &Federation) -> FaultSpec {
     let returns = chance.percent(30).then_some(false);
     let (node, cluster) = (chance.between(0, u64::from(cluster.nodes) - 1) as u32, cluster.name);
     if chance.percent(75) {
-        let crash = Crash { cluster, node: Some(node), process: None, storage, returns };
+        let crash = Crash { cluster, node: Some(node), process: None, storage, returns, repair: None };
         FaultSpec { crash: Some(crash), ..FaultSpec::default() }
     } else {
-        FaultSpec { lose_cluster: Some(LoseCluster { cluster, storage, returns }), ..FaultSpec::default() }
+        FaultSpec {
+            lose_cluster: Some(LoseCluster { cluster, storage, returns, repair: None }),
+            ..FaultSpec::default()
+        }
     }
 }
 

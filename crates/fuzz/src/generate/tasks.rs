@@ -70,6 +70,7 @@ pub(super) fn federation(seed: u64, protocol: ProtocolName) -> Federation {
         failures: Some(Failures {
             detect_after: Some(Duration(detect_after)),
             restart_after: Some(Duration(restart_after)),
+            spares: None,
             replace_after: None,
             at_once_within: None,
         }),

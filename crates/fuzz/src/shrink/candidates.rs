@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use faultline_api::quantity::{Duration, Loss, Period};
 use faultline_api::resource::{
-    ApplicationSpec, Count, Crash, ExactTraffic, Exchange, FaultSpec, Federation, FederationSpec, Hc3i,
-    Hydee, Independent, Link, Links, NQueens, Options, Receive, ReplicateTo, Schedule, Simulator, Stealing,
-    Synthetic, Traffic,
+    ApplicationSpec, Count, Crash, ExactTraffic, Exchange, Failures, FaultSpec, Federation, FederationSpec,
+    Hc3i, Hydee, Independent, Link, Links, LoseCluster, LoseRack, NQueens, Options, Receive, ReplicateTo,
+    Schedule, Simulator, Stealing, Synthetic, Traffic,
 };
 use faultline_core::Span;
 
@@ -74,13 +74,14 @@ fn clusters(spec: &FederationSpec) -> Smaller {
 
 /// Returns the clusters that a fault names.
 fn names(fault: &FaultSpec) -> Vec<&str> {
-    let FaultSpec { when, crash, pause, lose_cluster, link, partition, .. } = fault;
+    let FaultSpec { when, crash, pause, lose_cluster, lose_rack, link, partition, .. } = fault;
     let FaultSpec { slow_storage, full_storage, corrupt_storage, .. } = fault;
     let one = [
         when.as_ref().map(|it| &it.cluster),
         crash.as_ref().map(|it| &it.cluster),
         pause.as_ref().map(|it| &it.cluster),
         lose_cluster.as_ref().map(|it| &it.cluster),
+        lose_rack.as_ref().map(|it| &it.cluster),
         link.as_ref().map(|it| &it.from),
         link.as_ref().map(|it| &it.to),
         partition.as_ref().map(|it| &it.from),
@@ -383,7 +384,12 @@ fn surroundings(spec: &FederationSpec) -> Smaller {
         with(spec, |it| it.failures = None),
         with(spec, |it| it.stealing = None),
         with(spec, |it| it.schedule = None),
+        with(spec, |it| it.clusters.iter_mut().for_each(|it| it.rack = None)),
     ];
+    if let Some(failures) = &spec.failures {
+        let failures = Failures { spares: None, ..failures.clone() };
+        smaller.push(with(spec, |it| it.failures = Some(failures)));
+    }
     if let Some(stealing) = &spec.stealing {
         let put = |stealing| with(spec, |it| it.stealing = Some(stealing));
         smaller.extend([
@@ -451,16 +457,29 @@ fn details(spec: &FederationSpec) -> Smaller {
         if let Some(lost) = &fault.lose_cluster {
             put(&|it| {
                 let cluster = lost.cluster.clone();
-                let (storage, returns) = (lost.storage, lost.returns);
-                let crash = Crash { cluster, node: Some(0), process: None, storage, returns };
+                let LoseCluster { storage, returns, repair, .. } = *lost;
+                let crash = Crash { cluster, node: Some(0), process: None, storage, returns, repair };
                 (it.lose_cluster, it.crash) = (None, Some(crash));
             });
             put(&|it| it.lose_cluster.iter_mut().for_each(|it| it.storage = None));
             put(&|it| it.lose_cluster.iter_mut().for_each(|it| it.returns = None));
+            put(&|it| it.lose_cluster.iter_mut().for_each(|it| it.repair = None));
+        }
+        if let Some(lost) = &fault.lose_rack {
+            put(&|it| {
+                let cluster = lost.cluster.clone();
+                let LoseRack { storage, returns, repair, .. } = *lost;
+                let crash = Crash { cluster, node: Some(0), process: None, storage, returns, repair };
+                (it.lose_rack, it.crash) = (None, Some(crash));
+            });
+            put(&|it| it.lose_rack.iter_mut().for_each(|it| it.storage = None));
+            put(&|it| it.lose_rack.iter_mut().for_each(|it| it.returns = None));
+            put(&|it| it.lose_rack.iter_mut().for_each(|it| it.repair = None));
         }
         if fault.crash.is_some() {
             put(&|it| it.crash.iter_mut().for_each(|it| it.storage = None));
             put(&|it| it.crash.iter_mut().for_each(|it| it.returns = None));
+            put(&|it| it.crash.iter_mut().for_each(|it| it.repair = None));
         }
         if fault.when.as_ref().is_some_and(|it| it.occurrence.unwrap_or(1) > 1) {
             for occurrence in fewer(fault.when.as_ref().and_then(|it| it.occurrence).unwrap_or(1)) {

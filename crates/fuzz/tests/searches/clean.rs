@@ -5,6 +5,7 @@ use std::ops::Range;
 use faultline_checker::{Property, Verdict};
 use faultline_core::FactKind;
 use faultline_fuzz::{Coverage, Observed, ProtocolName, Repetition, Scenario, Shares, repeats, run};
+use faultline_history::{Context, History, Ledger};
 
 /// Runs the first scenarios of a protocol, none of which may violate a property. Returns the coverage, and how often
 /// each of these properties was judged.
@@ -35,6 +36,11 @@ fn clean_from<const N: usize>(
         assert!(flaws.is_empty(), "seed {seed}: {flaws:#?}");
         for (judged, property) in judged.iter_mut().zip(properties) {
             *judged += trial.judgement.of(property).instances;
+        }
+        let context = Context::from_manifest(&trial.manifest);
+        for it in Ledger::of(&History::new(&trial.trace, &context)).processes {
+            let (from, upto) = it.window;
+            assert_eq!(it.time.total(), upto.since(from), "seed {seed}: the parts of {}", it.process);
         }
         coverage.add(&Observed::new(&trial, None));
     }

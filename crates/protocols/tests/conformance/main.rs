@@ -146,10 +146,12 @@ impl Harness {
         };
         match due {
             Due::Fault(PlannedFault { no, fault, .. }) => match fault {
-                Fault::Kill { target, storage, returns: true } => {
+                Fault::Kill { target, storage, returns: true, .. } => {
                     let killed = match target {
                         Target::Process(process) => vec![process],
-                        Target::Cluster(cluster) => hosts.members(cluster).to_vec(),
+                        Target::Cluster(cluster) | Target::Rack { cluster, .. } => {
+                            target.among(hosts.members(cluster)).to_vec()
+                        }
                     };
                     for process in killed {
                         hosts.kill_by(EndedBy::Fault(no), process, fate(storage));

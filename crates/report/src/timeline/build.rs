@@ -49,6 +49,7 @@ fn supervised(history: &History<'_>) -> Timeline {
         at: it.at,
         storage: it.storage,
         detected: it.detected,
+        moved: it.moved,
         restarted: it.restarted,
         by: it.by,
     });

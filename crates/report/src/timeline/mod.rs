@@ -152,6 +152,8 @@ pub struct Failure {
     pub storage: StorageFate,
     /// The time at which the supervisor announced the failure.
     pub detected: Option<Time>,
+    /// The time at which the process moved to a spare node.
+    pub moved: Option<Time>,
     /// The time at which the next life was started.
     pub restarted: Option<Time>,
     /// The cause of the end; `None` if the life ended by itself.
@@ -329,7 +331,9 @@ impl Timeline {
         for it in &self.injections {
             let killed: &[ProcessId] = match it.fault.kills().filter(|_| it.fault.is_permanent()) {
                 Some(Target::Process(process)) => &[process],
-                Some(Target::Cluster(cluster)) => names.processes(cluster),
+                Some(target @ (Target::Cluster(cluster) | Target::Rack { cluster, .. })) => {
+                    target.among(names.processes(cluster))
+                }
                 None => &[],
             };
             for process in killed {

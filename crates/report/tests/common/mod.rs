@@ -83,6 +83,7 @@ fn manifest(nodes: u32) -> Manifest {
         volatile_storage: false,
         longest_task: None,
         effects: vec![],
+        spares: 0,
         at_once_within: Span::from_millis(50),
         events: None,
         expectations: Vec::new(),

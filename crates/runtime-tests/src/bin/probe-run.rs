@@ -52,6 +52,7 @@ fn scenario(detect_after: Span) -> Scenario {
         supervisor: Config {
             detect_after,
             restart_after: Span::from_millis(50),
+            spares: 0,
             volatile_storage: false,
             deadline: minute,
             start_within: Some(minute),

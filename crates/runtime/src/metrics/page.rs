@@ -178,7 +178,7 @@ impl VerdictLabel {
 impl FaultEntry {
     /// Creates the entry of a fault that has not been injected.
     pub(crate) fn new(fault: &Fault) -> FaultEntry {
-        let is_at_once = fault.kills().is_some_and(|it| matches!(it, Target::Cluster(_)));
+        let is_at_once = fault.kills().is_some_and(Target::is_at_once);
         FaultEntry { kind: fault.kind(), is_at_once, is_injected: false, state: FaultState::Pending }
     }
 }

@@ -371,6 +371,7 @@ mod tests {
                 "crash",
                 "pause",
                 "loseCluster",
+                "loseRack",
                 "link",
                 "partition",
                 "slowStorage",

@@ -230,6 +230,7 @@ fn options(dir: &std::path::Path, enough: &Arc<AtomicBool>) -> RunOptions {
         supervisor: Config {
             detect_after: DETECT_AFTER,
             restart_after: Span::from_secs(60),
+            spares: 0,
             volatile_storage: false,
             deadline: Span::from_secs(60),
             start_within: Some(Span::from_secs(60)),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use faultline_core::{Fact, FaultNo, Life, ProcessId, Span, Time};
+use faultline_core::{EndedBy, Fact, FaultNo, Life, ProcessId, Span, Time};
 
 /// Derives, from the facts of a run, the time taken to detect each failure and the time taken to recover from
 /// it. A failure begins with the injection of the fault that caused it, or, if no fault caused it, with the last
@@ -26,7 +26,7 @@ impl Incidents {
     pub(super) fn recorded(&mut self, at: Time, process: ProcessId, _: Life, fact: &Fact) {
         match *fact {
             Fact::Injecting { no, .. } => drop(self.injected.insert(no, at)),
-            Fact::Failed { process, life, by, .. } => {
+            Fact::Failed { process, life, by, .. } if by != EndedBy::Moved => {
                 let injected = by.fault().and_then(|no| self.injected.get(&no));
                 let since = *injected.or(self.heard.get(&(process, life))).unwrap_or(&at);
                 self.failed.entry(process).or_insert(since);

@@ -44,11 +44,16 @@ const COORDINATOR: ProcessId = ProcessId(RANKS);
 
 fn crash(process: ProcessId, (storage, returns): (StorageFate, bool)) -> Fault {
     // The coordinator always returns: no process replaces it.
-    Fault::Kill { target: Target::Process(process), storage, returns: returns || process.0 >= RANKS }
+    Fault::Kill {
+        target: Target::Process(process),
+        storage,
+        returns: returns || process.0 >= RANKS,
+        repair: None,
+    }
 }
 
 fn lose(cluster: u16, (storage, returns): (StorageFate, bool)) -> Fault {
-    Fault::Kill { target: Target::Cluster(ClusterId(cluster)), storage, returns }
+    Fault::Kill { target: Target::Cluster(ClusterId(cluster)), storage, returns, repair: None }
 }
 
 fn when(fact: FactKind, process: ProcessId, occurrence: u32) -> Trigger {

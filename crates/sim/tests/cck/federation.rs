@@ -182,13 +182,14 @@ impl Federation {
         let fault = match rng.random_range(0..6) {
             0 => {
                 let cluster = ClusterId(rng.random_range(0..self.clusters.len()) as u16);
-                Fault::Kill { target: Target::Cluster(cluster), storage, returns }
+                Fault::Kill { target: Target::Cluster(cluster), storage, returns, repair: None }
             }
             1 => Fault::kill(ProcessId(self.ranks()), storage),
             _ => Fault::Kill {
                 target: Target::Process(ProcessId(rng.random_range(0..self.ranks()))),
                 storage,
                 returns,
+                repair: None,
             },
         };
         (trigger, fault)
@@ -278,6 +279,7 @@ impl Federation {
         let supervisor = faultline_supervisor::Config {
             detect_after: Span::from_millis(100),
             restart_after: Span::from_millis(20),
+            spares: 0,
             volatile_storage: false,
             deadline: Span::from_secs(120),
             start_within: None,

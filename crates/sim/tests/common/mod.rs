@@ -75,6 +75,7 @@ pub(crate) fn config(
     let supervisor = faultline_supervisor::Config {
         detect_after: Span::from_millis(500),
         restart_after: Span::from_millis(200),
+        spares: 0,
         volatile_storage: false,
         deadline: Span::from_secs(36_000 * 2),
         start_within: Some(Span::from_secs(36_000 * 2)),

@@ -36,11 +36,11 @@ fn federation(seed: u64, clusters: &[u32]) -> Federation {
 }
 
 fn crash(process: ProcessId, (storage, returns): (StorageFate, bool)) -> Fault {
-    Fault::Kill { target: Target::Process(process), storage, returns }
+    Fault::Kill { target: Target::Process(process), storage, returns, repair: None }
 }
 
 fn lose(cluster: u16, (storage, returns): (StorageFate, bool)) -> Fault {
-    Fault::Kill { target: Target::Cluster(ClusterId(cluster)), storage, returns }
+    Fault::Kill { target: Target::Cluster(ClusterId(cluster)), storage, returns, repair: None }
 }
 
 fn when(fact: FactKind, process: Option<ProcessId>, occurrence: u32) -> Trigger {

@@ -114,7 +114,12 @@ fn when(fact: FactKind, process: u32, occurrence: u32) -> Trigger {
 }
 
 fn crash(process: u32, returns: bool) -> Fault {
-    Fault::Kill { target: Target::Process(ProcessId(process)), storage: StorageFate::Kept, returns }
+    Fault::Kill {
+        target: Target::Process(ProcessId(process)),
+        storage: StorageFate::Kept,
+        returns,
+        repair: None,
+    }
 }
 
 #[test]

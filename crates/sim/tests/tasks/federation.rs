@@ -101,9 +101,10 @@ impl Federation {
             let Fault::Kill { storage, returns, .. } = fault else { unreachable!("not drawn") };
             let server = rng.random_range(0..u32::from(federation.copies.0));
             let process = ProcessId(federation.ranks() + server);
-            federation
-                .faults
-                .push((trigger, Fault::Kill { target: Target::Process(process), storage, returns }));
+            federation.faults.push((
+                trigger,
+                Fault::Kill { target: Target::Process(process), storage, returns, repair: None },
+            ));
         }
         federation
     }
@@ -137,10 +138,10 @@ impl Federation {
         let returns = rng.random_range(0..2) == 0;
         let fault = if rng.random_range(0..4) == 0 {
             let cluster = ClusterId(rng.random_range(0..self.clusters.len()) as u16);
-            Fault::Kill { target: Target::Cluster(cluster), storage, returns }
+            Fault::Kill { target: Target::Cluster(cluster), storage, returns, repair: None }
         } else {
             let process = ProcessId(rng.random_range(0..self.ranks()));
-            Fault::Kill { target: Target::Process(process), storage, returns }
+            Fault::Kill { target: Target::Process(process), storage, returns, repair: None }
         };
         (trigger, fault)
     }
@@ -200,6 +201,7 @@ impl Federation {
         let supervisor = faultline_supervisor::Config {
             detect_after: Span::from_millis(100),
             restart_after: Span::from_millis(20),
+            spares: 0,
             volatile_storage: false,
             deadline: Span::from_secs(120),
             start_within: None,

@@ -51,6 +51,7 @@ impl TestDriver {
         let mut config = Config {
             detect_after: DETECT_AFTER,
             restart_after: RESTART_AFTER,
+            spares: 0,
             volatile_storage: false,
             deadline: DEADLINE,
             start_within: Some(DEADLINE),
@@ -259,6 +260,87 @@ fn a_failure_is_reported_and_announced_and_the_next_life_follows() {
     driver.registered(P1, 2);
     let membership = driver.announced();
     assert_eq!((membership.version, state_of(&membership, P1)), (MembershipVersion(3), (2, true)));
+}
+
+/// Returns a plan with one crash per time and process, each with the same repair.
+fn with_repair(crashes: &[(u64, ProcessId)], repair: u64) -> Vec<(Trigger, Fault)> {
+    let crash = |process: ProcessId| Fault::Kill {
+        target: process.into(),
+        storage: StorageFate::Kept,
+        returns: true,
+        repair: Some(Span(repair)),
+    };
+    crashes.iter().map(|&(after, process)| (at(after), crash(process))).collect()
+}
+
+#[test]
+fn a_process_whose_node_is_under_repair_moves_to_a_spare_or_waits_for_a_node() {
+    // The repair of each node takes much longer than a restart.
+    let repair = 10 * (DETECT_AFTER.0 + RESTART_AFTER.0);
+    let mut driver =
+        TestDriver::with(with_repair(&[(10, P0), (20, P1), (30, P2)], repair), |it| it.spares = 1);
+    driver.begin();
+    for (after, process) in [(10, P0), (20, P1), (30, P2)] {
+        driver.pass(BEGUN + Span(after));
+        driver.exited(process, 1);
+        driver.pass(driver.now);
+        driver.take();
+    }
+    let restarts = BEGUN + Span(30) + RESTART_AFTER;
+    driver.pass(restarts);
+    let moved = ended(P0, 1, StorageFate::Lost, EndedBy::Moved);
+    let mut orders = vec![moved, kill(&[(P0, 1)], StorageFate::Lost)];
+    orders.extend(launch(P0, 2, Boot::Replaced));
+    assert_eq!(driver.take(), orders, "only one process finds a spare");
+    // Nothing else starts until the first node, which has no process any more, is repaired.
+    driver.pass(BEGUN + Span(10 + repair - 1));
+    assert_eq!(driver.take(), []);
+    driver.pass(BEGUN + Span(10 + repair));
+    let moved = ended(P1, 1, StorageFate::Lost, EndedBy::Moved);
+    let mut orders = vec![moved, kill(&[(P1, 1)], StorageFate::Lost)];
+    orders.extend(launch(P1, 2, Boot::Replaced));
+    assert_eq!(driver.take(), orders, "the process that waits for the longest time is the first");
+    driver.pass(BEGUN + Span(20 + repair));
+    let mut orders =
+        vec![ended(P2, 1, StorageFate::Lost, EndedBy::Moved), kill(&[(P2, 1)], StorageFate::Lost)];
+    orders.extend(launch(P2, 2, Boot::Replaced));
+    assert_eq!(driver.take(), orders);
+}
+
+#[test]
+fn of_two_nodes_repaired_at_once_each_waiting_process_gets_its_own() {
+    let mut driver = TestDriver::with(with_repair(&[(10, P0), (10, P1)], 1000), |it| it.spares = 1);
+    driver.begin();
+    driver.pass(BEGUN + Span(10));
+    driver.exited(P0, 1);
+    driver.exited(P1, 1);
+    driver.pass(BEGUN + Span(1009));
+    driver.take();
+    driver.pass(BEGUN + Span(1010));
+    assert_eq!(driver.take(), launch(P1, 2, Boot::Restarted), "the repaired node of p0 is a spare");
+}
+
+#[test]
+fn a_process_without_a_spare_waits_for_its_own_node() {
+    let mut driver = TestDriver::begun(with_repair(&[(10, P0)], 1000));
+    driver.pass(BEGUN + Span(10));
+    driver.exited(P0, 1);
+    driver.pass(BEGUN + Span(1009));
+    driver.take();
+    driver.pass(BEGUN + Span(1010));
+    assert_eq!(driver.take(), launch(P0, 2, Boot::Restarted), "with its own storage");
+}
+
+#[test]
+fn a_repair_that_ends_before_the_restart_changes_nothing() {
+    let mut driver = TestDriver::with(with_repair(&[(10, P0)], RESTART_AFTER.0 - 1), |it| it.spares = 1);
+    driver.begin();
+    driver.pass(BEGUN + Span(10));
+    driver.exited(P0, 1);
+    driver.pass(driver.now);
+    driver.take();
+    driver.pass(BEGUN + Span(10) + RESTART_AFTER);
+    assert_eq!(driver.take(), launch(P0, 2, Boot::Restarted));
 }
 
 #[test]

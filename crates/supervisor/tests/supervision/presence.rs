@@ -49,6 +49,7 @@ impl TestDriver {
         let config = Config {
             detect_after: Span(100),
             restart_after: Span(50),
+            spares: 0,
             volatile_storage: false,
             deadline: Span(100_000),
             start_within: Some(Span(100_000)),

@@ -319,8 +319,10 @@ fn failed(from: &mut Fields<'_>) -> Read<Fact> {
         (None, None | Some("storageLost")) => EndedBy::StorageLost,
         (None, Some("placeLost")) => EndedBy::PlaceLost,
         (None, Some("supervisorRestarted")) => EndedBy::SupervisorRestarted,
+        (None, Some("moved")) => EndedBy::Moved,
         (_, Some(other)) => {
-            let causes = "`silence`, `placeLost`, `storageLost` and `supervisorRestarted`, without `fault`";
+            let causes =
+                "`silence`, `placeLost`, `storageLost`, `supervisorRestarted` and `moved`, without `fault`";
             return Err(from.not_one_of("ended_by", other, causes));
         }
     };

@@ -243,6 +243,7 @@ impl RunLine {
             plan: self.plan,
             faults: self.faults,
             effects: Vec::new(),
+            spares: 0,
             at_once_within: self.at_once_within,
             links: Vec::new(),
             expected,
