@@ -302,7 +302,7 @@ fn added(bundle: &Bundle, held: &HeldFacts) -> Result<Vec<u8>, BundleError> {
     answer.push(b'\n');
     let held: BTreeMap<_, _> = held.facts.iter().map(|it| ((it.0, it.1), it.2)).collect();
     let mut left = FACTS_PER_ANSWER;
-    for ((process, life), length) in bundle.facts_lengths()? {
+    for (process, life, length) in bundle.facts_lengths()? {
         let offset = held.get(&(process.0, life.0)).copied().unwrap_or(0);
         if offset >= length || left <= PieceHead::LENGTH {
             continue;

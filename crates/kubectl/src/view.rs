@@ -102,7 +102,7 @@ impl ClusterPage {
         changed: Option<Federation>,
     ) -> Result<ClusterPage, CommandError> {
         let right = ("faultline.dev", "federations", "");
-        // Whoever may not even ask may not change anything, either.
+        // A user who may not even ask may not change anything, either.
         let is_permitted = may(&cluster.client(), cluster.namespace(), right, "patch").await.unwrap_or(false);
         if changed.is_some() && !is_permitted {
             note(format_args!(

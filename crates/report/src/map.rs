@@ -238,12 +238,8 @@ mod tests {
         for clusters in 2..=MOST_DRAWN {
             let (height, places) = layout(clusters);
             for (x, y) in places {
-                assert!(
-                    x >= 85.0
-                        && x <= WIDTH - 85.0
-                        && y >= NODE_HEIGHT / 2.0
-                        && y <= height - NODE_HEIGHT / 2.0
-                );
+                assert!((85.0..=WIDTH - 85.0).contains(&x));
+                assert!((NODE_HEIGHT / 2.0..=height - NODE_HEIGHT / 2.0).contains(&y));
             }
         }
     }

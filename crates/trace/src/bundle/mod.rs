@@ -301,10 +301,13 @@ impl Bundle {
     /// # Errors
     ///
     /// Fails if the directory of facts cannot be read.
-    pub fn facts_lengths(&self) -> Result<Vec<((ProcessId, Life), u64)>, BundleError> {
+    pub fn facts_lengths(&self) -> Result<Vec<(ProcessId, Life, u64)>, BundleError> {
         let files = self.facts_files()?;
-        let mut lengths: Vec<_> =
-            files.iter().filter_map(|path| Some((life_of(path)?, fs::metadata(path).ok()?.len()))).collect();
+        let length = |path: &PathBuf| {
+            let (process, life) = life_of(path)?;
+            Some((process, life, fs::metadata(path).ok()?.len()))
+        };
+        let mut lengths: Vec<_> = files.iter().filter_map(length).collect();
         lengths.sort_unstable();
         Ok(lengths)
     }
