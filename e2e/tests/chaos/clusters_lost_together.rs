@@ -11,6 +11,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
                 cluster: cluster.into(),
                 storage: Some(Fate::Kept),
                 returns: None,
+                repair: None,
             }),
             ..FaultSpec::default()
         };

@@ -7,8 +7,14 @@ use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.apply(|spec| {
-        let crash =
-            Crash { process: None, cluster: "paris".into(), node: Some(1), storage: None, returns: None };
+        let crash = Crash {
+            process: None,
+            cluster: "paris".into(),
+            node: Some(1),
+            storage: None,
+            returns: None,
+            repair: None,
+        };
         spec.faults = vec![FaultSpec { at: "4s".parse().ok(), crash: Some(crash), ..FaultSpec::default() }];
     })
     .await?;

@@ -14,6 +14,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
                 node: Some(node),
                 storage: None,
                 returns: None,
+                repair: None,
             })
         };
         let recovers = When {

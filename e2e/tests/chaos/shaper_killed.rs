@@ -33,8 +33,14 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
             loss: None,
             span: None,
         };
-        let crash =
-            Crash { process: None, cluster: "rennes".into(), node: Some(1), storage: None, returns: None };
+        let crash = Crash {
+            process: None,
+            cluster: "rennes".into(),
+            node: Some(1),
+            storage: None,
+            returns: None,
+            repair: None,
+        };
         spec.faults = vec![
             FaultSpec { at: "14s".parse().ok(), link: Some(change), ..FaultSpec::default() },
             FaultSpec { at: "16s".parse().ok(), crash: Some(crash), ..FaultSpec::default() },

@@ -150,7 +150,7 @@ impl Harness {
                     let killed = match target {
                         Target::Process(process) => vec![process],
                         Target::Cluster(cluster) | Target::Rack { cluster, .. } => {
-                            target.among(hosts.members(cluster)).to_vec()
+                            target.among(&hosts.members(cluster)).to_vec()
                         }
                     };
                     for process in killed {

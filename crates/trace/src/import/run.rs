@@ -59,6 +59,8 @@ pub(crate) struct RunLine {
     volatile_storage: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     longest_task: Option<Span>,
+    #[serde(default)]
+    spares: u32,
     #[serde(default = "at_once_within")]
     at_once_within: Span,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -155,6 +157,7 @@ impl RunLine {
             copies: manifest.copies,
             volatile_storage: manifest.volatile_storage,
             longest_task: manifest.longest_task,
+            spares: manifest.spares,
             at_once_within: manifest.at_once_within,
             plan: manifest.plan.clone(),
             faults: manifest.faults.clone(),
@@ -243,7 +246,7 @@ impl RunLine {
             plan: self.plan,
             faults: self.faults,
             effects: Vec::new(),
-            spares: 0,
+            spares: self.spares,
             at_once_within: self.at_once_within,
             links: Vec::new(),
             expected,
