@@ -71,7 +71,9 @@ fn bound(history: &History<'_>) -> Option<Span> {
     let period = bounds.collect_every? + every?.into_iter().max()?;
     let part = history.witnessed.iter().map(|it| it.bytes).max().unwrap_or_default();
     let bytes = u128::from(part) * context.clusters.iter().flatten().count() as u128 * PARTS;
-    Some(period * PERIODS + slack(history) * 2 + history.transfer_time(bytes))
+    // Writes to a slow storage may still be queued long after the fault.
+    let writes = history.slowest_write()? * PARTS as u64;
+    Some(period * PERIODS + slack(history) * 2 + history.transfer_time(bytes) + writes)
 }
 
 /// Returns when the last process of a cluster finished; `None` if one of them has not finished in its final state.
@@ -141,6 +143,13 @@ mod tests {
             run.supervisor(Fact::Failed { process, life, storage: StorageFate::Kept, by });
         };
         assert_eq!(changed(down), [], "a process is down");
+        let queued = |run: &mut Run| {
+            let (name, witness) = (run.image(0, 0, 1), run.witness(0));
+            run.state(0, Fact::Saved(Box::new((name, witness, 8))));
+            run.wait(Span::from_secs(20));
+            run.durable(0, name);
+        };
+        assert_eq!(changed(queued), [], "a checkpoint of the other cluster waits for its storage");
         let undone = |run: &mut Run| {
             run.kill(1, false);
             run.restore(1, 1, None);
