@@ -18,7 +18,7 @@ const PERMITTED: &[(&str, &str)] = &[
     ("crates/fuzz/src/bands.rs", "how often the runs of each protocol do not complete"),
     ("crates/fuzz/src/generate/", "the distribution of random federations"),
     ("crates/fuzz/src/shrink/", "smaller options"),
-    ("crates/cli/src/arguments.rs", "examples in `--help`"),
+    ("crates/cli/src/arguments/", "examples in `--help`"),
     ("crates/cli/src/fuzz/errata.rs", "the errata of published protocols"),
     ("crates/cli/src/paper.rs", "the files of a paper's simulator"),
     ("crates/cli/src/processes.rs", "a paper's evaluation on real processes"),
