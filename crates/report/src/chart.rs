@@ -1,13 +1,17 @@
-//! Charts as SVG, in the colours of the pages: lines with bands, bars, and cells.
+//! Charts as SVG, in the colours of the pages: lines with bands, bars, cells, and trade-offs.
 
+mod bars;
 mod heat;
+mod trade_off;
 
 use maud::{Markup, PreEscaped, html};
 
 use crate::spread::{Spread, short};
 use crate::style;
 
+pub use bars::{Bar, Bars, Length};
 pub use heat::{Heat, HeatCell};
+pub use trade_off::{Cost, TradeOff};
 
 /// The styles of all charts, in addition to the colours of the page.
 pub const STYLE: &str = include_str!("../assets/chart.css");
@@ -411,125 +415,6 @@ impl Chart {
             x += width;
         }
         rows
-    }
-}
-
-/// A panel of horizontal bars.
-#[derive(Clone, Debug)]
-pub struct Bars {
-    /// The heading.
-    pub title: String,
-    /// A remark on the right of the heading.
-    pub remark: &'static str,
-    /// The bars.
-    pub rows: Vec<Bar>,
-}
-
-/// One bar.
-#[derive(Clone, Debug)]
-pub struct Bar {
-    /// The name on the left.
-    pub name: String,
-    /// The length of the bar; otherwise the reason why there is none.
-    pub length: Result<Length, &'static str>,
-}
-
-/// The length of a bar.
-#[derive(Clone, Debug)]
-pub struct Length {
-    /// The value.
-    pub mean: f64,
-    /// Half the length of the whisker, if there is one.
-    pub half_width: Option<f64>,
-    /// The values of individual runs.
-    pub runs: Vec<f64>,
-    /// The text at the end of the row.
-    pub brief: String,
-    /// The text of the bar.
-    pub text: String,
-    /// Why the bar cannot be compared with the others.
-    pub unlike: Option<String>,
-}
-
-impl Bars {
-    const WIDTH: f64 = 424.0;
-    const GAP: f64 = 40.0;
-    const NAME: f64 = 170.0;
-    const ROW: f64 = 22.0;
-    const HEAD: f64 = 26.0;
-    /// The space next to a bar, for its number.
-    const NUMBER: f64 = 92.0;
-
-    /// Renders panels in two columns, for a page that includes the common style and [`STYLE`].
-    pub fn markup(panels: &[Bars]) -> Markup {
-        Bars::picture(panels).markup()
-    }
-
-    /// Renders panels in two columns, as a separate file.
-    pub fn file(panels: &[Bars]) -> String {
-        Bars::picture(panels).file()
-    }
-
-    fn picture(panels: &[Bars]) -> Picture {
-        let height = panels.iter().map(|it| Bars::HEAD + it.rows.len() as f64 * Bars::ROW + 14.0);
-        let height = height.fold(0.0, f64::max);
-        let content = html! {
-            @for (index, panel) in panels.iter().enumerate() {
-                @let x = (index % 2) as f64 * (Bars::WIDTH + Bars::GAP);
-                @let y = (index / 2) as f64 * height;
-                g transform={ "translate(" (x) " " (y) ")" } { (panel.panel()) }
-            }
-        };
-        Picture {
-            label: "Bars for each quantity and protocol. The table below contains the same numbers."
-                .to_owned(),
-            width: 2.0 * Bars::WIDTH + Bars::GAP,
-            height: panels.len().div_ceil(2) as f64 * height,
-            content,
-        }
-    }
-
-    fn panel(&self) -> Markup {
-        let upper =
-            |it: &Length| it.runs.iter().copied().fold(it.mean + it.half_width.unwrap_or(0.0), f64::max);
-        let lengths = self.rows.iter().filter_map(|it| it.length.as_ref().ok());
-        let most = lengths.map(upper).fold(0.0, f64::max);
-        let room = Bars::WIDTH - Bars::NAME - Bars::NUMBER;
-        let scale = |value: f64| if most > 0.0 { value.max(0.0) / most * room } else { 0.0 };
-        let bottom = Bars::HEAD + self.rows.len() as f64 * Bars::ROW;
-        html! {
-            text.title x="0" y="16" { (self.title) }
-            text.end x=(Bars::WIDTH) y="16" { (self.remark) }
-            line.grid x1=(Bars::NAME) x2=(Bars::NAME) y1=(Bars::HEAD) y2=(bottom) {}
-            @for (index, row) in self.rows.iter().enumerate() {
-                g.c0 transform={ "translate(0 " (Bars::HEAD + index as f64 * Bars::ROW) ")" } {
-                    text.end.ink x=(Bars::NAME - 8.0) y="15" { (row.name) }
-                    @match &row.length {
-                        Ok(length) => (row.bar(length, scale)),
-                        Err(reason) => text x=(Bars::NAME + 6.0) y="15" { (reason) },
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl Bar {
-    fn bar(&self, length: &Length, scale: impl Fn(f64) -> f64) -> Markup {
-        let half = length.half_width.unwrap_or(0.0);
-        let class = if length.unlike.is_some() { "bar unlike" } else { "bar" };
-        let x = |value: f64| n(Bars::NAME + scale(value));
-        html! {
-            rect class=(class) x=(Bars::NAME) y="4" width=(n(scale(length.mean))) height=(Bars::ROW - 8.0) rx="2" {
-                title { (self.name) ": " (length.text) }
-            }
-            @if half > 0.0 {
-                path.whisker d={ "M" (x(length.mean - half)) " 8v6m0 -3H" (x(length.mean + half)) "m0 -3v6" } {}
-            }
-            @for run in &length.runs { circle.run cx=(x(*run)) cy="11" r="2.4" {} }
-            @if let Some(why) = &length.unlike { text x=(Bars::NAME + 6.0) y="15" { (why) } }
-            text.end.ink x=(Bars::WIDTH) y="15" { (length.brief) }
-        }
     }
 }
 

@@ -225,6 +225,8 @@ pub struct Comparison {
     pub clusters: usize,
     /// Whether the file has faults. If it has none, there are no runs with faults to report.
     pub has_faults: bool,
+    /// The protocol of the file.
+    pub own: String,
     /// Whether the file states expectations, by which a comparison judges no run.
     pub has_expectations: bool,
     /// The first of the consecutive seeds.
@@ -381,6 +383,7 @@ pub fn compare(
         ranks: spec.clusters.iter().map(|it| it.nodes).sum(),
         clusters: spec.clusters.len(),
         has_faults,
+        own: spec.protocol.name().to_owned(),
         has_expectations: !spec.expect.is_empty(),
         first_seed: settings.first_seed,
         seeds: settings.seeds,

@@ -1,16 +1,16 @@
-//! A comparison as one self-contained page, and its picture: a panel for each quantity, with a bar for each
-//! protocol.
+//! A comparison as one self-contained page, and its pictures: the trade-off between the costs with and without faults,
+//! and a panel for each quantity, with a bar for each protocol.
 
-use faultline_report::chart::{Bar, Bars, Length};
+use faultline_report::chart::{Bar, Bars, Cost, Length, TradeOff};
 use faultline_report::explain::count;
 use faultline_trace::manifest::BackendKind;
 use maud::{Markup, html};
 
 use super::estimate::FEW;
-use super::quantity::{Quantity, Unit};
+use super::quantity::{LOST, OVERHEAD, Quantity, Unit};
 use super::text::{cell, finished, on, remarks, seeds, verdicts, warning};
 use super::{Comparison, Row};
-use crate::study::{Study, reasons};
+use crate::study::{Study, figure, reasons};
 
 /// The maximum number of protocols named in a heading. With more protocols, the heading gives only their number.
 const NAMED: usize = 4;
@@ -32,12 +32,14 @@ pub fn render(it: &Comparison) -> String {
         p.prose {
             "Every protocol runs the same application with the same seeds, once without faults and once with those in "
             "the file. Every run is judged by the same checker. Numbers are means over the seeds, with the 95 % confidence "
-            "interval of the mean. With fewer than " (FEW) " runs, the tables show their range, and the picture shows each run as a point."
+            "interval of the mean. With fewer than " (FEW) " runs, the tables show their range, and the bars show each run as a "
+            "point. The best values come first."
             @if let Some(unprotected) = &it.unprotected {
                 " The unprotected application without faults takes "
                 (Unit::Seconds.text(unprotected)) ". Every overhead is relative to it, seed by seed."
             }
         }
+        @if let Some(it) = trade_off(it) { (it) }
         (Bars::markup(&panels(it)))
         (table(it))
         (time(it))
@@ -74,12 +76,39 @@ pub fn file(it: &Comparison) -> String {
 fn panels(it: &Comparison) -> Vec<Bars> {
     let all = Quantity::of_family(it.family);
     let drawn = all.filter(|quantity| quantity.drawn && (it.has_faults || !quantity.faulty));
-    let panel = |quantity: &Quantity| Bars {
-        title: quantity.title.to_owned(),
-        remark: if quantity.faulty { "with faults" } else { "without faults" },
-        rows: it.rows.iter().map(|row| bar(it, row, quantity)).collect(),
+    let panel = |quantity: &Quantity| {
+        let mut rows: Vec<Bar> = it.rows.iter().map(|row| bar(it, row, quantity)).collect();
+        let sign = if quantity.rises() { -1.0 } else { 1.0 };
+        let order = |it: &Bar| it.length.as_ref().map_or(f64::INFINITY, |it| it.mean * sign);
+        rows.sort_by(|a, b| order(a).total_cmp(&order(b)));
+        let remark = if quantity.faulty { "with faults" } else { "without faults" };
+        Bars { title: quantity.title.to_owned(), remark, rows }
     };
     drawn.map(panel).collect()
+}
+
+/// Draws the overhead without faults and the lost work with them, if at least two protocols have both.
+fn trade_off(it: &Comparison) -> Option<Markup> {
+    let cost = |row: &Row| {
+        let of = |name| {
+            let value = row.values.get(name)?;
+            Some((value.mean(), value.half_width.unwrap_or(0.0)))
+        };
+        // With fewer faults, a protocol loses less.
+        let is_alike = it.fewer_faults(row).is_none();
+        let at = [of(OVERHEAD)?, of(LOST)?];
+        is_alike.then(|| Cost { name: row.protocol.clone(), is_marked: row.protocol == it.own, at })
+    };
+    let costs: Vec<Cost> = it.rows.iter().filter_map(cost).collect();
+    let picture = TradeOff {
+        title: "overhead without faults and lost work with faults, by protocol".to_owned(),
+        x: "overhead without faults, %".to_owned(),
+        y: "lost work per outage, s".to_owned(),
+        costs,
+    };
+    let caption = "What a protocol costs without faults, and what it loses with them. No protocol is better in both than \
+                   those on the dotted line.";
+    (picture.costs.len() > 1).then(|| figure(&picture.markup(), caption))
 }
 
 fn bar(it: &Comparison, row: &Row, quantity: &Quantity) -> Bar {
@@ -99,7 +128,7 @@ fn bar(it: &Comparison, row: &Row, quantity: &Quantity) -> Bar {
             unlike: unlike.map(|(own, most)| format!("only {} of {} faults", brief(own), brief(most))),
         }
     });
-    Bar { name: row.protocol.clone(), length }
+    Bar { name: row.protocol.clone(), is_marked: row.protocol == it.own, length }
 }
 
 fn table(it: &Comparison) -> Markup {
@@ -230,6 +259,7 @@ mod tests {
             ranks: 6,
             clusters: 2,
             has_faults: true,
+            own: "hc3i".to_owned(),
             has_expectations: false,
             first_seed: 1,
             seeds: values.len() as u32,
@@ -242,7 +272,7 @@ mod tests {
 
     /// Returns the positions of the points in each panel of a picture.
     fn points(picture: &str) -> Vec<Vec<&str>> {
-        let panels = picture.split("<g transform").skip(1);
+        let panels = picture.split("<svg").skip(1);
         panels
             .map(|panel| {
                 panel

@@ -59,6 +59,11 @@ pub enum Unit {
 /// The name of the quantity that shows whether costs with faults are comparable.
 pub(super) const TOOK_EFFECT: &str = "faultsTookEffect";
 
+/// The overhead of runs without faults.
+pub(super) const OVERHEAD: &str = "overheadPercent";
+/// The lost work, per outage.
+pub(super) const LOST: &str = "lostSeconds";
+
 /// The share of the time of a run that the application's work takes in an unprotected run without faults.
 pub(crate) const GOODPUT: &str = "goodputPercent";
 /// The share of the time of a run in which processes worked for good, or waited for messages of the application.
@@ -67,7 +72,7 @@ pub(crate) const ETTR: &str = "ettrPercent";
 /// All quantities, in the order of the table: those of the runs without faults come first.
 pub const QUANTITIES: [Quantity; 21] = [
     Quantity {
-        name: "overheadPercent",
+        name: OVERHEAD,
         title: "overhead over an unprotected run",
         unit: Unit::Percent,
         faulty: false,
@@ -192,7 +197,7 @@ pub const QUANTITIES: [Quantity; 21] = [
         of: |run, _| per_outage(run, |it| Some(100.0 * it.rolled_back as f64 / run.ranks as f64)),
     },
     Quantity {
-        name: "lostSeconds",
+        name: LOST,
         title: "lost work, per outage",
         unit: Unit::Seconds,
         faulty: true,
