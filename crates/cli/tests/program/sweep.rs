@@ -250,5 +250,5 @@ fn an_unwritable_record_does_not_hide_that_runs_are_missing() {
     run(&[]).assert().code(2).stderr(unwritten.clone().and(contains("out of memory").not()));
     // Each run exceeds this limit.
     fs::remove_file(place.path("out/runs.jsonl")).unwrap();
-    run(&["--memory", "12MiB"]).assert().code(2).stderr(unwritten.and(contains("out of memory: ")));
+    run(&["--memory", "16MiB"]).assert().code(2).stderr(unwritten.and(contains("out of memory: ")));
 }

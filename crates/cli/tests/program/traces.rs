@@ -171,8 +171,14 @@ fn the_failures_of_a_file_become_faults() {
     let plan: Value = serde_json::from_slice(&plan.get_output().stdout).unwrap();
     let row = |it: &Value| (it["atSeconds"].as_f64().unwrap(), it["what"].as_str().unwrap().to_owned());
     let rows: Vec<_> = plan.as_array().unwrap().iter().map(row).collect();
-    let expected = [(0.0, 0, "GPU"), (0.0, 1, "NIC"), (15.0, 0, "GPU"), (20.0, 2, "Fan"), (25.0, 1, "GPU")];
-    let expected = expected.map(|(at, node, cause)| (at, format!("a-{node} is killed (cause: {cause})")));
+    let expected = [
+        (0.0, 0, "5.00 s (cause: GPU)"),
+        (0.0, 1, "2.50 s (cause: NIC)"),
+        (15.0, 0, "2.50 s (cause: GPU)"),
+        (20.0, 2, "20.0 s (cause: Fan)"),
+        (25.0, 1, "5.00 s (cause: GPU)"),
+    ];
+    let expected = expected.map(|(at, node, rest)| (at, format!("a-{node} is killed, repair takes {rest}")));
     assert_eq!(rows, expected);
     assert_eq!(plan[3]["cause"], "Fan");
 }

@@ -78,6 +78,11 @@ pub(super) fn notes(federation: &Federation, it: &Calibration) -> Vec<String> {
     if !spec.faults.iter().all(|it| is_random(&it)) {
         notes.push("the models ignore faults at fixed times or events".to_owned());
     }
+    if spec.faults.iter().any(|it| it.repair().is_some() || it.trace.is_some() && it.crash.is_some()) {
+        notes.push(
+            "the models ignore that nodes are repaired, and that processes may wait for a node".to_owned(),
+        );
+    }
     if spec.clusters.iter().any(|it| !it.is_permanent()) {
         notes.push("the models ignore that clusters join and leave".to_owned());
     }

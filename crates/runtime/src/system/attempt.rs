@@ -18,6 +18,9 @@ use super::{Attempt, NodeSystem};
 /// Number of bytes of a command's output that an error shows, and of the answer to a request that are read.
 const MOST_READ: usize = 1_000;
 
+/// Time in which the output of a command is read after its end.
+const REST: Duration = Duration::from_millis(50);
+
 /// How an attempt ended, and what it wrote last.
 #[derive(Debug)]
 pub(super) struct Attempted {
@@ -80,13 +83,18 @@ async fn execute(system: &NodeSystem, words: &[String]) -> Attempted {
     let _group = child.id().map(|it| Group(Pid::from_raw(it.cast_signed())));
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let read = async {
-        tokio::join!(read_end(stdout, &mut out), read_end(stderr, &mut err));
-    };
-    // A program that the command left behind may keep its output open.
-    let status = tokio::select! {
-        status = child.wait() => status,
-        status = async { read.await; std::future::pending().await } => status,
+    let status = {
+        let read = async { tokio::join!(read_end(stdout, &mut out), read_end(stderr, &mut err)) };
+        let mut read = std::pin::pin!(read);
+        tokio::select! {
+            // What the command wrote has arrived, but may not have been read. A program that the command left behind may
+            // keep its output open.
+            status = child.wait() => {
+                let _ = tokio::time::timeout(REST, read).await;
+                status
+            }
+            _ = &mut read => child.wait().await,
+        }
     };
     let end = if err.is_empty() { out } else { err };
     let output = String::from_utf8_lossy(&end).into_owned();
