@@ -386,7 +386,7 @@ mod tests {
         });
         let series = sum.text().lines().filter(|it| !it.starts_with('#')).count();
         // See charts/faultline/templates/monitors.yaml.
-        assert_eq!(series, 27 * 257 + 3 * 1024 + 105);
+        assert_eq!(series, 27 * 257 + 3 * 1024 + 109);
         assert!(series < 10_240);
     }
 
