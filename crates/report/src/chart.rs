@@ -418,6 +418,12 @@ impl Chart {
     }
 }
 
+/// Returns round values, evenly spaced from 0 to at least `most`, of which there are about six.
+pub fn round_values(most: f64) -> Vec<f64> {
+    let step = round_step(most / 5.0);
+    (0..=(most / step * 0.999_999).ceil() as u32).map(|it| f64::from(it) * step).collect()
+}
+
 /// Returns the smallest number of the form 1, 2 or 5 times a power of ten that is at least `least`.
 fn round_step(least: f64) -> f64 {
     let power = 10_f64.powf(least.max(1e-9).log10().floor());
@@ -440,6 +446,9 @@ mod tests {
     #[test]
     fn steps_are_round() {
         assert_eq!([0.3, 1.0, 1.2, 23.0, 51.0].map(round_step), [0.5, 1.0, 2.0, 50.0, 100.0]);
+        assert_eq!(round_values(760.0), [0.0, 200.0, 400.0, 600.0, 800.0]);
+        assert_eq!(round_values(10.0), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+        assert_eq!(round_values(0.0), [0.0]);
     }
 
     #[test]

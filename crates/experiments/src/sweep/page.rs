@@ -1,7 +1,7 @@
 //! A sweep as one self-contained page. It shows each quantity as a line if there is one parameter, and as a heat map
 //! if there are two.
 
-use faultline_report::chart::{Axis, Chart, Detail, Heat, HeatCell, Series};
+use faultline_report::chart::{Axis, Chart, Detail, Heat, HeatCell, Series, round_values};
 use maud::{Markup, html};
 
 use super::best::best;
@@ -42,15 +42,15 @@ pub fn render(sweep: &Sweep, quantity: &Quantity, links: Links<'_>) -> String {
         @for sentence in conclusions(sweep, quantity) { p.prose { (sentence) } }
         p.prose {
             "Every setting runs with the same seeds, and every run is judged. Bands cover the true mean with a confidence of "
-            "95 %; with fewer than " (FEW) " runs, each run is a point instead. Lower is better in every picture."
+            "95 %; with fewer than " (FEW) " runs, each run is a point instead. Lower is better, unless a picture states otherwise."
         }
-        @for quantity in sweep.varying() {
+        div.panels { @for quantity in sweep.varying() {
             @match sweep.plan.parameters.len() {
                 1 => { (line(sweep, quantity, links)) }
                 2 => { (heat(sweep, quantity, links)) }
                 _ => {}
             }
-        }
+        } }
         @if sweep.plan.parameters.len() > 2 {
             p.prose { "Pictures show sweeps of one or two parameters only. The table and " code { "runs.csv" } " contain all settings." }
         }
@@ -99,6 +99,12 @@ fn settings(sweep: &Sweep, quantity: &Quantity, links: Links<'_>) -> Markup {
     table(&columns, (0..sweep.plan.settings.len()).map(row))
 }
 
+/// Returns the title of a quantity's picture.
+fn heading(quantity: &Quantity) -> String {
+    let better = if quantity.rises() { ", higher is better" } else { "" };
+    format!("{}{better}", quantity.title)
+}
+
 /// Renders a quantity over the values of the only parameter, evenly spaced.
 fn line(sweep: &Sweep, quantity: &Quantity, links: Links<'_>) -> Markup {
     let (mut points, mut details) = (Vec::new(), Vec::new());
@@ -116,7 +122,7 @@ fn line(sweep: &Sweep, quantity: &Quantity, links: Links<'_>) -> Markup {
     }
     let runs = details.iter().flat_map(|it| it.runs.iter().copied());
     let most = points.iter().map(|it| it.1.most).chain(runs).fold(0.0, f64::max);
-    let marks = [0.0, 0.5, 1.0].map(|share| (most * share, quantity.unit.brief(most * share)));
+    let marks = round_values(most).into_iter().map(|it| (it, quantity.unit.brief(it))).collect();
     let names: Vec<&str> =
         (0..sweep.plan.settings.len()).filter_map(|it| sweep.plan.values(it).into_iter().next()).collect();
     let path = &sweep.plan.parameters[0].path;
@@ -124,7 +130,7 @@ fn line(sweep: &Sweep, quantity: &Quantity, links: Links<'_>) -> Markup {
     let mut chart = Chart::new(
         title,
         Axis::named(path, &names),
-        Axis::marked(quantity.title, marks.to_vec()),
+        Axis::marked(&heading(quantity), marks),
         vec![Series { name: quantity.title.to_owned(), points }],
     );
     chart.details = vec![details];
@@ -147,7 +153,7 @@ fn heat(sweep: &Sweep, quantity: &Quantity, links: Links<'_>) -> Markup {
     };
     let axis = |it: &Parameter| (it.path.clone(), it.values.iter().map(|value| value.0.clone()).collect());
     let heat = Heat {
-        title: quantity.title.to_owned(),
+        title: heading(quantity),
         down: axis(down),
         across: axis(across),
         rises: quantity.rises(),
