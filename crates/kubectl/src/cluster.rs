@@ -67,6 +67,15 @@ fn is_temporary(error: &kube::Error) -> bool {
     }
 }
 
+/// Returns the first cause of an error, such as `Connection refused (os error 111)`.
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
 /// A namespace of a cluster, as the user has chosen it. It stays the same even if the user changes the kubeconfig.
 #[derive(Clone, Debug)]
 pub(crate) struct ChosenCluster {
@@ -89,7 +98,7 @@ pub(crate) struct KubernetesCluster {
 }
 
 const CHOOSE: &str = "set the environment variable KUBECONFIG to the path of a kubeconfig, and choose one of its \
-                      contexts with `--context`; check with `kubectl get federations`";
+                      contexts with `--context`; check with `kubectl version`";
 
 impl ChosenCluster {
     /// Chooses a cluster and a namespace in the same way as `kubectl`.
@@ -113,6 +122,21 @@ impl ChosenCluster {
         let context = arguments.context.as_ref().map(|it| format!("--context {} ", shell_word(it)));
         let chosen = format!("{}--namespace {}", context.unwrap_or_default(), shell_word(&namespace));
         Ok(ChosenCluster { config, namespace, arguments: chosen })
+    }
+
+    /// Returns this cluster once it has answered a first request.
+    pub(crate) async fn reached(self) -> Result<ChosenCluster, CommandError> {
+        let client = self.connect()?.client;
+        let why = match timeout(ANSWERED_WITHIN, client.apiserver_version()).await {
+            Ok(Err(error @ (kube::Error::HyperError(_) | kube::Error::Service(_)))) => root_cause(&error),
+            // Whoever answers can be reached, whatever the answer is.
+            Ok(_) => return Ok(self),
+            Err(_) => format!("no response within {}s", ANSWERED_WITHIN.as_secs()),
+        };
+        Err(CommandError::machine_with(
+            format!("cannot reach the API server {}: {why}", self.config.cluster_url),
+            "start the cluster, or choose another one with KUBECONFIG or `--context`; check with `kubectl version`",
+        ))
     }
 
     /// Connects to the cluster.
@@ -159,7 +183,7 @@ fn proxy(config: &Config, variables: &[Option<String>], environment: &Matcher) -
 impl KubernetesCluster {
     /// Connects in the same way as `kubectl`.
     pub(crate) async fn connect(arguments: &KubernetesArguments) -> Result<KubernetesCluster, CommandError> {
-        ChosenCluster::of(arguments).await?.connect()
+        ChosenCluster::of(arguments).await?.reached().await?.connect()
     }
 
     /// Returns the client, for requests that do not concern a federation.

@@ -30,9 +30,13 @@ fn main() -> ExitCode {
     // A custom protocol is part of the image of the federation's pods, not of this program.
     faultline_api::resource::custom::accept_unknown();
     let colours = output::supports_escapes(&std::io::stderr());
-    let level = if arguments.command.is_verbose() { LevelFilter::DEBUG } else { LevelFilter::WARN };
+    // The client logs failed requests, which the errors of this program describe.
+    let usual = match arguments.command.is_verbose() {
+        true => Targets::new().with_default(LevelFilter::DEBUG),
+        false => Targets::new().with_default(LevelFilter::WARN).with_target("kube_client", LevelFilter::OFF),
+    };
     let filter = std::env::var("FAULTLINE_LOG").ok().and_then(|it| it.parse::<Targets>().ok());
-    let filter = filter.unwrap_or_else(|| Targets::new().with_default(level));
+    let filter = filter.unwrap_or(usual);
     let shown = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(std::io::stderr);
     tracing_subscriber::registry().with(shown.with_filter(filter)).init();
     match perform(&arguments.command) {

@@ -79,8 +79,9 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
         )));
     }
     let interrupted = interrupt::flag();
-    let chosen =
-        crate::block_on(async { ChosenCluster::of(&place(&arguments.cluster, &federation)?).await })?;
+    let chosen = crate::block_on(async {
+        ChosenCluster::of(&place(&arguments.cluster, &federation)?).await?.reached().await
+    })?;
     let repetition = Repetition {
         name: &name(&federation),
         federation: &federation,
