@@ -23,6 +23,32 @@ fn without_a_cluster_each_command_explains_how_to_name_one() {
 }
 
 #[test]
+fn an_api_server_that_does_not_respond_is_named_with_the_cause() {
+    // Nothing listens on this port once the listener is gone.
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let kubeconfig = dir.path().join("kubeconfig");
+    let text = format!(
+        "apiVersion: v1
+kind: Config
+clusters: [{{ name: a, cluster: {{ server: 'http://{address}' }} }}]
+users: [{{ name: a, user: {{ token: t }} }}]
+contexts: [{{ name: a, context: {{ cluster: a, user: a }} }}]
+current-context: a
+"
+    );
+    std::fs::write(&kubeconfig, text).unwrap();
+    for arguments in [&["run"][..], &["campaign", "list"], &["doctor"]] {
+        let output = program().env("KUBECONFIG", &kubeconfig).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}: {output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        let said = said.split_whitespace().filter(|it| *it != "│").collect::<Vec<_>>().join(" ");
+        let cause = format!("cannot reach the API server http://{address}/: Connection refused");
+        assert!(said.contains(&cause) && !said.contains("ERROR"), "{said}");
+    }
+}
+
+#[test]
 fn an_invalid_file_is_rejected_before_connecting_to_a_cluster() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("wrong.yaml");
