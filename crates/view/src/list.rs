@@ -273,7 +273,16 @@ impl Search {
             self.paths.insert(dir.to_owned(), bundle.described());
             return;
         }
-        let Ok(files) = fs::read_dir(dir) else { return };
+        let files = match fs::read_dir(dir) {
+            Ok(files) => files,
+            Err(error) => {
+                // The row of this directory states the reason.
+                if error.kind() == io::ErrorKind::PermissionDenied {
+                    self.paths.insert(dir.to_owned(), None);
+                }
+                return;
+            }
+        };
         for file in files.flatten() {
             let Ok(kind) = file.file_type() else { continue };
             if kind.is_dir() && depth < DEEPEST {

@@ -63,7 +63,8 @@ pub struct Row {
     pub name: String,
     /// The verdict.
     pub state: RowState,
-    /// The time at which the run began, or at which the page was written, in milliseconds since the Unix epoch.
+    /// The time at which the run began, or at which the page was written, in milliseconds since the Unix epoch; 0 if
+    /// unknown.
     pub unix_ms: u64,
     /// What happened, or why the entry cannot be read.
     pub result: String,
@@ -144,7 +145,7 @@ impl Row {
                 td data-name="backend" { (self.backend) }
                 td.num data-name="duration" { (self.duration) }
                 td data-name="result" { (shortened(&self.result)) }
-                td.num data-name="age" { (age(now.saturating_sub(self.unix_ms))) }
+                td.num data-name="age" { @if self.unix_ms > 0 { (age(now.saturating_sub(self.unix_ms))) } }
             }
         }
     }
@@ -219,17 +220,19 @@ mod tests {
     #[test]
     fn names_from_records_are_text() {
         let hostile =
-            Row { result: "<script>".to_owned(), ..Row::new("<img src=x onerror=y>/\"".to_owned(), 0) };
+            Row { result: "<script>".to_owned(), ..Row::new("<img src=x onerror=y>/\"".to_owned(), 1) };
         let text = rows(&[&hostile], 61_000, None);
         assert!(!text.contains("<img") && !text.contains("<script"), "{text}");
         assert!(text.contains("1 min ago") && text.contains("run/0/"), "{text}");
         let unreadable = Row { state: RowState::Unreadable, ..hostile };
         assert!(!rows(&[&unreadable], 0, None).contains("href"));
+        let undated = Row::new("a".to_owned(), 0);
+        assert!(!rows(&[&undated], 61_000, None).contains("ago"), "the time is unknown");
     }
 
     #[test]
     fn long_lists_and_results_are_shortened() {
-        let row = Row { result: "\u{fc}".repeat(300), ..Row::new("a".to_owned(), 0) };
+        let row = Row { result: "\u{fc}".repeat(300), ..Row::new("a".to_owned(), 1) };
         let text = rows(&vec![&row; MOST_ROWS + 3], 200_000_000, Some(9));
         assert!(text.contains("3 older entries") && text.contains("first 9 directories"));
         assert!(text.contains("\u{fc}\u{2026}") && text.contains("2 days ago"));
