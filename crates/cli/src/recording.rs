@@ -90,7 +90,9 @@ pub(crate) fn explain_run(arguments: &ExplainArguments) -> Result<Exit, CommandE
     let names = DisplayNames::new(&recording.run.manifest);
     let history = Timeline::new(&recording.run.trace, &recording.run.manifest);
     let events = explain(&history, &recording.run.manifest, &names);
-    let times = time_by_part(&history, &names);
+    // Faultline does not see the work of a system's programs.
+    let is_system = recording.run.manifest.system.is_some();
+    let times = if is_system { Vec::new() } else { time_by_part(&history, &names) };
     let sentences = events.into_iter().map(|it| it.text).chain(times);
     let text: String = sentences.map(|it| format!("{it}\n")).collect();
     output::print(&output::filled(text))?;

@@ -124,13 +124,12 @@ impl ChosenCluster {
         Ok(ChosenCluster { config, namespace, arguments: chosen })
     }
 
-    /// Returns this cluster once it has answered a first request.
-    pub(crate) async fn reached(self) -> Result<ChosenCluster, CommandError> {
-        let client = self.connect()?.client;
-        let why = match timeout(ANSWERED_WITHIN, client.apiserver_version()).await {
+    /// Connects to the cluster, and makes a first request, to which any answer will do.
+    pub(crate) async fn reach(&self) -> Result<KubernetesCluster, CommandError> {
+        let cluster = self.connect()?;
+        let why = match timeout(ANSWERED_WITHIN, cluster.client.apiserver_version()).await {
             Ok(Err(error @ (kube::Error::HyperError(_) | kube::Error::Service(_)))) => root_cause(&error),
-            // Whoever answers can be reached, whatever the answer is.
-            Ok(_) => return Ok(self),
+            Ok(_) => return Ok(cluster),
             Err(_) => format!("no response within {}s", ANSWERED_WITHIN.as_secs()),
         };
         Err(CommandError::machine_with(
@@ -183,7 +182,7 @@ fn proxy(config: &Config, variables: &[Option<String>], environment: &Matcher) -
 impl KubernetesCluster {
     /// Connects in the same way as `kubectl`.
     pub(crate) async fn connect(arguments: &KubernetesArguments) -> Result<KubernetesCluster, CommandError> {
-        ChosenCluster::of(arguments).await?.reached().await?.connect()
+        ChosenCluster::of(arguments).await?.reach().await
     }
 
     /// Returns the client, for requests that do not concern a federation.

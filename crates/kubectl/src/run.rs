@@ -79,9 +79,8 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
         )));
     }
     let interrupted = interrupt::flag();
-    let chosen = crate::block_on(async {
-        ChosenCluster::of(&place(&arguments.cluster, &federation)?).await?.reached().await
-    })?;
+    let chosen =
+        crate::block_on(async { ChosenCluster::of(&place(&arguments.cluster, &federation)?).await })?;
     let repetition = Repetition {
         name: &name(&federation),
         federation: &federation,
@@ -150,7 +149,8 @@ fn once(
     let timeout = arguments.timeout;
     check_place(dir)?;
     crate::block_on(async {
-        let cluster = chosen.connect()?;
+        // A series of runs survives an API server that does not respond for a while.
+        let cluster = if arguments.repeat > 1 { chosen.connect()? } else { chosen.reach().await? };
         let mut wanted = Federation::new(&name(&federation), federation.spec.clone());
         wanted.metadata.labels.clone_from(&federation.metadata.labels);
         wanted.metadata.annotations.clone_from(&federation.metadata.annotations);

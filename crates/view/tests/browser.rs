@@ -166,9 +166,11 @@ impl Browser {
         text.as_str().unwrap_or_default().to_owned()
     }
 
+    /// Waits until the page has loaded, with its styles, and the expression is true.
     fn wait_for(&mut self, expression: &str) {
         let until = Instant::now() + Duration::from_secs(60);
-        while self.value(expression) != true {
+        let loaded = format!("document.readyState === 'complete' && ({expression})");
+        while self.value(&loaded) != true {
             let page = self.value("document.body.innerText");
             assert!(Instant::now() < until, "never {expression}: {page}");
             std::thread::sleep(Duration::from_millis(50));
@@ -206,8 +208,10 @@ impl Drop for Browser {
     }
 }
 
-/// Returns the parts of the page that are wider than the window, and controls without a name.
+/// Returns the parts of the page that are wider than the window, controls without a name, and names that occur twice.
 const FLAWS: &str = "[
+    ...[...document.querySelectorAll('[id]')].map(it => it.id)
+        .filter((it, index, all) => all.indexOf(it) !== index).map(it => 'twice: ' + it),
     document.documentElement.scrollWidth > document.documentElement.clientWidth ? 'the page scrolls' : '',
     ...[...document.querySelectorAll('main *')]
         .filter(it => it.getBoundingClientRect().right > innerWidth + 1 && !it.closest('pre, thead, .unseen, .matrix, #tip'))
@@ -283,9 +287,7 @@ fn the_list_of_records_is_filtered_and_grows() {
     browser.wait_for("document.getElementById('number').textContent === '3 records, 3 judged; 2 shown'");
     browser.tab_to("it.textContent === 'two'");
     browser.press("Enter", 13);
-    browser.wait_for(
-        "document.body.dataset !== undefined && document.querySelector('[data-stage=over]') !== null",
-    );
+    browser.wait_for("document.querySelector('[data-stage=over]') !== null");
     assert_eq!(browser.value(FLAWS), "");
     assert_eq!(browser.value("document.querySelector('nav a').textContent"), "all records");
 }

@@ -136,7 +136,7 @@ fn a_protocol_that_met_fewer_faults_is_reported_as_not_comparable() {
     let page = page::render(&compared);
     let top = page.split("<svg").next().unwrap();
     assert!(top.contains("Warning: costs with faults are not comparable"), "{top}");
-    let panels: Vec<&str> = page.split("<g transform").skip(1).collect();
+    let panels: Vec<&str> = page.split("<svg").skip(1).collect();
     let unlike = |panel: &&&str| panel.contains("only 0 of 1 faults");
     assert!(panels.iter().filter(unlike).all(|it| it.contains("with faults") && it.contains("bar unlike")));
     assert!(panels.iter().any(|it| unlike(&it)), "{page}");

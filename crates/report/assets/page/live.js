@@ -33,7 +33,7 @@ let saidAt = -Infinity;
 function showNow(now) {
   const badge = byId("phase");
   setText(badge, now.phase);
-  setText(byId("time"), now.seconds === null ? "" : moment(now.seconds * 1e6, 1));
+  setText(byId("elapsed"), now.seconds === null ? "" : moment(now.seconds * 1e6, 1));
   setText(byId("sentence"), now.sentence);
   // Screen readers are told at most every five seconds.
   if (performance.now() - saidAt > 5000 && byId("said").textContent !== now.sentence) {
@@ -75,7 +75,7 @@ if (live) {
   if (lost) {
     source.onopen = () => { lost.hidden = true; };
     source.onerror = () => {
-      const time = byId("time").textContent;
+      const time = byId("elapsed").textContent;
       lost.hidden = false;
       setText(lost, `Disconnected${time ? " at " + time : ""}. What you see is the last state.`);
     };

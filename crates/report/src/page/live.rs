@@ -164,7 +164,7 @@ fn head(manifest: &Manifest) -> Markup {
                     (count(manifest.processes.len() as u64, "process")) ", seed " (manifest.seed)
                 }
             }
-            span.badge.progressing { span #phase { "starting" } " " span #time {} }
+            span.badge.progressing { span #phase { "starting" } " " span #elapsed {} }
         }
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use faultline_core::{Life, ProcessId};
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpgrp};
 
 /// The environment variable with the identifier.
 pub(crate) const VARIABLE: &str = "FAULTLINE_ID";
@@ -84,10 +84,11 @@ pub(crate) fn matching(is_it: impl Fn(&str) -> bool, nodes: &[Pid]) -> Vec<Pid> 
     let marked = running.iter().filter(|it| has_id(it.pid, &is_it)).map(|it| it.pid);
     let mut found: BTreeSet<Pid> = marked.collect();
     loop {
-        // A process may join the group of another program. The group of a node's own process is that of its programs,
-        // which are not commands.
+        // A process may join the group of another program, such as this one, whose leader may have ended. The group of a
+        // node's own process is that of its programs, which are not commands.
         let led_by_others = |group: &Pid| {
-            nodes.contains(group) || !found.contains(group) && running.iter().any(|it| it.pid == *group)
+            let is_led = !found.contains(group) && running.iter().any(|it| it.pid == *group);
+            is_led || nodes.contains(group) || *group == getpgrp()
         };
         let own = running.iter().filter(|it| found.contains(&it.pid));
         let groups: BTreeSet<Pid> = own.map(|it| it.group).filter(|it| !led_by_others(it)).collect();

@@ -56,6 +56,10 @@ struct Shared {
     /// Whether the command has become ready, or will not become ready any more.
     is_settled: Cell<bool>,
     is_probing: Cell<bool>,
+    /// The number of samples in progress.
+    sampling: Cell<usize>,
+    /// Whether a check has begun. No samples follow.
+    has_checked: Cell<bool>,
     is_stopping: Cell<bool>,
     /// The process group of the command, while it runs.
     group: Cell<Option<Pid>>,
@@ -77,6 +81,8 @@ impl Runner {
             is_ready: Cell::new(false),
             is_settled: Cell::new(false),
             is_probing: Cell::new(false),
+            sampling: Cell::new(0),
+            has_checked: Cell::new(false),
             is_stopping: Cell::new(false),
             group: Cell::new(None),
             log: RefCell::new(None),
@@ -262,7 +268,9 @@ impl Shared {
 
     async fn check(self: Rc<Self>, check: CheckNo) {
         let Some((_, wanted, within)) = self.system.checks.iter().find(|it| it.0 == check) else { return };
-        while !self.is_settled.get() {
+        // A sample that changes the system must not end after the check has looked at its effect.
+        self.has_checked.set(true);
+        while !self.is_settled.get() || self.sampling.get() > 0 {
             sleep(READY_EVERY).await;
         }
         let begun = Instant::now();
@@ -279,11 +287,16 @@ impl Shared {
     async fn probe(self: Rc<Self>, index: usize) {
         let Probe { no, every, timeout, attempt: attempt_of } = &self.system.probes[index];
         for sample in 0.. {
+            if self.has_checked.get() {
+                return;
+            }
             let begun = Instant::now();
+            self.sampling.set(self.sampling.get() + 1);
             let ending = match attempt_of(sample) {
                 Ok(wanted) => attempt(&self.system, &wanted, *timeout).await.ending,
                 Err(error) => Ending::Failed(error.into()),
             };
+            self.sampling.set(self.sampling.get() - 1);
             let latency = Span(begun.elapsed().as_nanos() as u64);
             (self.observe)(Observation::Probed { probe: *no, sample, latency, ending });
             sleep_until(begun + *every).await;
