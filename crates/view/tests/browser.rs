@@ -87,7 +87,7 @@ fn a_page_follows_a_run_and_becomes_its_report() {
     for width in [1240, 520] {
         let is_running = |page: &str| text(page, "phase") == "running";
         let page = opened_until(&dir.path().join("profile"), &address, width, is_running);
-        assert!(text(&page, "time").ends_with(" s"), "{}", text(&page, "time"));
+        assert!(text(&page, "elapsed").ends_with(" s"), "{}", text(&page, "elapsed"));
         let sentence = text(&page, "sentence");
         assert!(sentence.starts_with("paris-") && sentence.contains("are down (fault 1)"), "{sentence}");
         assert_eq!(page.matches("data-cell=\"down\"").count(), 3);
