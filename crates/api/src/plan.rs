@@ -18,7 +18,9 @@
 use std::sync::Arc;
 
 use faultline_core::fault::{Impairment, StorageFault};
-use faultline_core::{ClusterId, Fault, FaultNo, PlannedFault, ProcessId, Span, Target, Time, Trigger};
+use faultline_core::{
+    ClusterId, Fault, FaultNo, PlannedFault, ProcessId, Span, Target, Time, Trigger, WatchNo,
+};
 use rand::distr::Distribution;
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
@@ -50,8 +52,13 @@ pub fn plan(federation: &Federation, seed: u64) -> Vec<PlannedFault> {
 pub fn plan_among(federation: &Federation, names: &Names, seed: u64) -> Vec<PlannedFault> {
     let spec = &federation.spec;
     let faults = (0..spec.faults.len()).flat_map(|entry| faults_of(spec, names, seed, entry));
-    let planned =
-        |(no, Expanded { trigger, fault, cause })| PlannedFault { no: FaultNo(no), trigger, fault, cause };
+    let planned = |(no, Expanded { trigger, fault, reported, cause })| PlannedFault {
+        no: FaultNo(no),
+        trigger,
+        fault,
+        reported,
+        cause,
+    };
     (0..).zip(faults).map(planned).collect()
 }
 
@@ -59,6 +66,7 @@ pub fn plan_among(federation: &Federation, names: &Names, seed: u64) -> Vec<Plan
 pub(crate) struct Expanded {
     pub(crate) trigger: Trigger,
     pub(crate) fault: Fault,
+    pub(crate) reported: Option<WatchNo>,
     pub(crate) cause: Option<Arc<str>>,
 }
 
@@ -72,11 +80,12 @@ pub(crate) fn faults_of<'a>(
     let fault = &spec.faults[entry];
     let [(_, trigger)] = fault.triggers()[..] else { panic!("a valid fault has one trigger") };
     let [(_, action)] = fault.actions()[..] else { panic!("a valid fault has one action") };
+    let reported = fault.reported().and_then(|it| spec.application.system()?.watch_no(it));
     let mut draw = Draw { spec, links: spec.links(), names, rng: stream(spec, seed, entry), hit: None };
     draw.triggers(trigger, seed).into_iter().map(move |(trigger, hit)| {
         let cause = hit.as_ref().map(|it| it.cause.clone());
         draw.hit = hit;
-        Expanded { trigger, fault: draw.fault(action), cause }
+        Expanded { trigger, fault: draw.fault(action), reported, cause }
     })
 }
 
@@ -161,11 +170,13 @@ impl Draw<'_> {
         let at = |at| (Trigger::At(at), None);
         match trigger {
             TriggerRef::At(time) => vec![at(Time::ZERO + time.0)],
-            TriggerRef::When(When { fact, cluster, node, occurrence }) => {
+            TriggerRef::When(When { fact, of, cluster, node, occurrence }) => {
+                let system = self.spec.application.system();
+                let of = of.as_ref().and_then(|it| system?.source(*fact, it));
                 let cluster = (cluster != ANY).then(|| self.named(cluster));
                 let process = cluster.and_then(|cluster| node.map(|node| self.node(cluster, node)));
                 let occurrence = occurrence.unwrap_or(1);
-                vec![(Trigger::When { fact: *fact, cluster, process, occurrence }, None)]
+                vec![(Trigger::When { fact: *fact, of, cluster, process, occurrence }, None)]
             }
             TriggerRef::Mtbf(mtbf) => {
                 times(Between::new(mtbf, self.names.ranks()), self.spec.deadline(), &mut self.rng)
@@ -187,7 +198,7 @@ impl Draw<'_> {
     fn fault(&mut self, action: ActionRef<'_>) -> Fault {
         match action {
             ActionRef::Crash(it) => {
-                let target = self.process(&it.process, &it.cluster, it.node).into();
+                let target = self.process(&it.process, &it.cluster, it.node, &it.reported).into();
                 self.kill(target, it.storage, it.returns, it.repair)
             }
             ActionRef::LoseRack(it) => {
@@ -195,12 +206,13 @@ impl Draw<'_> {
                 self.kill(target, it.storage, it.returns, it.repair)
             }
             ActionRef::LoseCluster(it) => {
-                let cluster = self.struck_cluster(&it.cluster);
+                let cluster = it.reported.as_ref().map(|_| ClusterId::OUTSIDE);
+                let cluster = cluster.or_else(|| self.struck_cluster(&it.cluster));
                 let cluster = cluster.unwrap_or_else(|| self.cluster(&it.cluster, None));
                 self.kill(cluster.into(), it.storage, it.returns, it.repair)
             }
             ActionRef::Pause(it) => {
-                let process = self.process(&it.process, &it.cluster, it.node);
+                let process = self.process(&it.process, &it.cluster, it.node, &it.reported);
                 Fault::Impair { process, how: Impairment::Paused, span: self.span(it.span) }
             }
             ActionRef::Link(it) => {
@@ -218,7 +230,7 @@ impl Draw<'_> {
                 }
             }
             ActionRef::SlowStorage(it) => {
-                let process = self.process(&it.process, &it.cluster, it.node);
+                let process = self.process(&it.process, &it.cluster, it.node, &None);
                 Fault::storage(process, StorageFault::Slow(it.by.0), self.span(it.span))
             }
             ActionRef::FullStorage(it) => self.bad_storage(it, StorageFault::Full),
@@ -256,11 +268,20 @@ impl Draw<'_> {
     }
 
     fn bad_storage(&mut self, it: &BadStorage, how: StorageFault) -> Fault {
-        let process = self.process(&it.process, &it.cluster, it.node);
+        let process = self.process(&it.process, &it.cluster, it.node, &None);
         Fault::storage(process, how, self.span(it.span))
     }
 
-    fn process(&mut self, name: &Option<String>, cluster: &str, node: Option<u32>) -> ProcessId {
+    fn process(
+        &mut self,
+        name: &Option<String>,
+        cluster: &str,
+        node: Option<u32>,
+        reported: &Option<String>,
+    ) -> ProcessId {
+        if reported.is_some() {
+            return ProcessId::SUPERVISOR;
+        }
         if let Some(name) = name {
             return self.names.process_id(name).expect("a valid fault names processes that exist");
         }

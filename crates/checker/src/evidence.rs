@@ -299,7 +299,7 @@ impl<'a> Demands<'a> {
                         Some(_) => found.push(Contradiction::TwoOutcomes(*no)),
                     }
                     let planned = self.context.plan.iter().find(|it| it.no == *no);
-                    if self.context.faults.is_some() && planned.is_none_or(|it| it.fault != **fault) {
+                    if self.context.faults.is_some() && planned.is_none_or(|it| !it.allows(fault)) {
                         found.push(Contradiction::NotPlanned(*no));
                     }
                 }
@@ -487,7 +487,8 @@ mod tests {
         run.trace.streams.insert((p(2), life), Vec::new());
         run.supervisor(Fact::Completed);
         let trigger = Trigger::At(Time(0));
-        run.context.plan = vec![PlannedFault { no: FaultNo(0), trigger, fault: CRASH, cause: None }];
+        run.context.plan =
+            vec![PlannedFault { no: FaultNo(0), trigger, fault: CRASH, reported: None, cause: None }];
         run.context.faults = Some(vec![(FaultNo(0), FaultState::Effective)]);
         run.context.bounds = Some(Bounds {
             checkpoint_every: vec![],

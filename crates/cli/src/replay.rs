@@ -291,8 +291,7 @@ fn first_difference(
     manifest: &Manifest,
 ) -> Option<usize> {
     let cluster = manifest.processes[process.index()].cluster;
-    let halts =
-        |fact: &Fact| manifest.plan.iter().any(|it| it.trigger.matches(fact.kind(), process, cluster));
+    let halts = |fact: &Fact| manifest.plan.iter().any(|it| it.trigger.matches(fact, process, cluster));
     let mut halted_in = None;
     facts.iter().zip(recorded).position(|(ReplayedFact { input, at, fact }, (then, recorded))| {
         let is_on_time = at == then || at < then && halted_in == Some(input);

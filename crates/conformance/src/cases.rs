@@ -592,7 +592,7 @@ fn at(millis: u64) -> Time {
 
 /// Returns a trigger for occurrence `occurrence` of [`Act::Mark`] at `process`.
 fn mark(process: ProcessId, occurrence: u32) -> Trigger {
-    Trigger::When { fact: FactKind::Protected, cluster: None, process: Some(process), occurrence }
+    Trigger::When { fact: FactKind::Protected, of: None, cluster: None, process: Some(process), occurrence }
 }
 
 /// Makes every process send 20 messages to every other process, three times.

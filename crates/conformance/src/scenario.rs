@@ -97,7 +97,7 @@ impl Scenario {
     /// Adds a fault to the plan.
     pub(crate) fn inject(&mut self, trigger: Trigger, fault: Fault) {
         let no = FaultNo(self.supervisor.plan.len() as u32);
-        self.supervisor.plan.push(PlannedFault { no, trigger, fault, cause: None });
+        self.supervisor.plan.push(PlannedFault { no, trigger, fault, reported: None, cause: None });
     }
 
     /// Iterates over all processes.

@@ -15,7 +15,7 @@ use crate::id::{ClusterId, FactNo, FaultNo, Incarnation, Life, Position, Process
 use crate::image::ImageName;
 use crate::membership::Boot;
 use crate::message::MessageId;
-use crate::observation::Observation;
+use crate::observation::{Observation, Source};
 
 /// Evidence of a state's content: a cut in the process's stream of facts, and two multiset hashes. The
 /// checker rebuilds both sets from the facts before the cut, and compares the hashes.
@@ -364,6 +364,14 @@ impl FactKind {
 }
 
 impl Fact {
+    /// Returns the watch or the probe that this fact is about.
+    pub fn source(&self) -> Option<Source> {
+        match self {
+            Fact::Observed(observation) => observation.source(),
+            _ => None,
+        }
+    }
+
     /// Returns the kind of this fact.
     #[inline]
     pub fn kind(&self) -> FactKind {

@@ -7,10 +7,11 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::claim::{Breakage, Claim, PhaseClaim};
-use crate::fact::FactKind;
-use crate::id::{ClusterId, FaultNo, GroupId, JobNo, Life, ProcessId};
+use crate::fact::{Fact, FactKind};
+use crate::id::{ClusterId, FaultNo, GroupId, JobNo, Life, ProcessId, WatchNo};
 use crate::image::ImageName;
 use crate::message::MessageId;
+use crate::observation::Source;
 use crate::time::{Span, Time};
 
 /// Fate of a node's stable storage when the node fails.
@@ -319,6 +320,8 @@ pub enum Trigger {
     When {
         /// The kind of fact to wait for.
         fact: FactKind,
+        /// The watch or the probe that the fact is about; `None` matches all facts of this kind.
+        of: Option<Source>,
         /// The cluster of the process that reports the fact; `None` matches all clusters.
         cluster: Option<ClusterId>,
         /// The process that reports the fact; `None` matches all processes.
@@ -338,12 +341,15 @@ impl Trigger {
         }
     }
 
-    /// Returns whether the trigger counts a fact of this kind, reported by process `by` of cluster `of`.
-    pub fn matches(&self, kind: FactKind, by: ProcessId, of: ClusterId) -> bool {
+    /// Returns whether the trigger counts this fact, reported by a process of a cluster.
+    pub fn matches(&self, reported: &Fact, by: ProcessId, among: ClusterId) -> bool {
         match self {
             Trigger::At(_) => false,
-            Trigger::When { fact, cluster, process, .. } => {
-                *fact == kind && cluster.is_none_or(|it| it == of) && process.is_none_or(|it| it == by)
+            Trigger::When { fact, of, cluster, process, .. } => {
+                *fact == reported.kind()
+                    && cluster.is_none_or(|it| it == among)
+                    && process.is_none_or(|it| it == by)
+                    && (of.is_none() || *of == reported.source())
             }
         }
     }
@@ -358,8 +364,42 @@ pub struct PlannedFault {
     pub trigger: Trigger,
     /// The fault to inject.
     pub fault: Fault,
+    /// If set, the fault is injected into the process that last logged a line for this watch, or into its cluster. Until
+    /// then, the target of `fault` is unknown: [`ProcessId::SUPERVISOR`], or [`ClusterId::OUTSIDE`].
+    pub reported: Option<WatchNo>,
     /// The cause of the failure in the failure trace from which the fault was taken, if it was taken from one.
     pub cause: Option<Arc<str>>,
+}
+
+impl PlannedFault {
+    /// Returns the fault with its target, if `process` of this cluster was the last one to log a line for the watch.
+    pub fn aimed_at(&self, process: ProcessId, cluster: ClusterId) -> Fault {
+        let mut fault = self.fault.clone();
+        match &mut fault {
+            Fault::Kill { target: Target::Process(it), .. } | Fault::Impair { process: it, .. } => {
+                *it = process
+            }
+            Fault::Kill { target: Target::Cluster(it) | Target::Rack { cluster: it, .. }, .. } => {
+                *it = cluster
+            }
+            Fault::Link { .. } | Fault::Partition { .. } => {}
+        }
+        fault
+    }
+
+    /// Returns whether `injected` is this fault, whichever process was the last one to log a line for the watch.
+    pub fn allows(&self, injected: &Fault) -> bool {
+        if self.reported.is_none() {
+            return self.fault == *injected;
+        }
+        let aimed = |target: Target| match target {
+            Target::Process(process) => self.aimed_at(process, ClusterId::OUTSIDE),
+            Target::Cluster(cluster) | Target::Rack { cluster, .. } => {
+                self.aimed_at(ProcessId::SUPERVISOR, cluster)
+            }
+        };
+        injected.target().is_some_and(|it| aimed(it) == *injected)
+    }
 }
 
 /// A change that a user makes while a federation runs.

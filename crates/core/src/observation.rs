@@ -63,7 +63,25 @@ pub enum Ending {
     Failed(Arc<str>),
 }
 
+/// A watch or a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Source {
+    /// A watch.
+    Watch(WatchNo),
+    /// A probe.
+    Probe(ProbeNo),
+}
+
 impl Observation {
+    /// Returns the watch or the probe whose line or sample this is.
+    pub const fn source(&self) -> Option<Source> {
+        match *self {
+            Observation::Logged { watch, .. } => Some(Source::Watch(watch)),
+            Observation::Probed { probe, .. } => Some(Source::Probe(probe)),
+            _ => None,
+        }
+    }
+
     /// Returns the kind of fact that reports this observation.
     pub const fn kind(&self) -> FactKind {
         match self {

@@ -146,7 +146,7 @@ fn injected(trace: &Trace) -> Vec<PlannedFault> {
     let planned = |(at, fact): &(Time, Fact)| match fact {
         Fact::Injecting { no, fault } => {
             let trigger = Trigger::At(Time::ZERO + at.since(begun));
-            Some(PlannedFault { no: *no, trigger, fault: (**fault).clone(), cause: None })
+            Some(PlannedFault { no: *no, trigger, fault: (**fault).clone(), reported: None, cause: None })
         }
         _ => None,
     };

@@ -398,7 +398,7 @@ fn node(manifest: &Manifest, process: ProcessId) -> u32 {
 fn when(trial: &Trial, fact: FactKind, process: ProcessId, occurrence: u32) -> When {
     let manifest = &trial.manifest;
     let cluster = manifest.clusters[manifest.processes[process.index()].cluster.index()].name.clone();
-    When { fact, cluster, node: Some(node(manifest, process)), occurrence: Some(occurrence) }
+    When { fact, of: None, cluster, node: Some(node(manifest, process)), occurrence: Some(occurrence) }
 }
 
 /// Returns the faults of a kind that strike when `process` reports a fact; none if there is no process to strike.
@@ -416,6 +416,7 @@ fn struck(trial: &Trial, process: ProcessId, strike: SecondFault, chance: &mut C
             storage: fate(storage),
             returns: None,
             repair: None,
+            reported: None,
         };
         FaultSpec { crash: Some(crash), ..FaultSpec::default() }
     };
@@ -431,6 +432,7 @@ fn struck(trial: &Trial, process: ProcessId, strike: SecondFault, chance: &mut C
                 storage: fate(storage),
                 returns: None,
                 repair: None,
+                reported: None,
             };
             FaultSpec { crash: Some(crash), ..FaultSpec::default() }
         })
@@ -447,8 +449,13 @@ fn struck(trial: &Trial, process: ProcessId, strike: SecondFault, chance: &mut C
         SecondFault::SameCluster(storage) => any(chance, &same_cluster, storage),
         SecondFault::OtherCluster(storage) => any(chance, &other_clusters, storage),
         SecondFault::Cluster(storage) => {
-            let lost =
-                LoseCluster { cluster: name(process), storage: fate(storage), returns: None, repair: None };
+            let lost = LoseCluster {
+                cluster: name(process),
+                storage: fate(storage),
+                returns: None,
+                repair: None,
+                reported: None,
+            };
             vec![FaultSpec { lose_cluster: Some(lost), ..FaultSpec::default() }]
         }
         SecondFault::Outside(storage) => outside(chance, storage).into_iter().collect(),

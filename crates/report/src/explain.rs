@@ -14,7 +14,7 @@ use faultline_history::recoveries::RecoveryCost;
 use faultline_trace::Manifest;
 use faultline_trace::duration::{instant, lasted};
 use faultline_trace::fault::{
-    describe_applied_change, describe_fault, describe_injected_fault, not_restarted, place, repaired,
+    describe_applied_change, describe_injected_fault, describe_planned, not_restarted, place, repaired,
 };
 use faultline_trace::manifest::{BackendKind, Copies, EffectEntry, ReplicaHolders};
 use serde::Serialize;
@@ -298,7 +298,10 @@ impl Explainer<'_> {
 
     fn injected(&self, no: FaultNo, fault: &Fault, instant: Time) -> String {
         let killed = self.killed_by(no).count();
-        let name = format!("fault {}", no.0);
+        let planned = self.manifest.plan.iter().find(|it| it.no == no);
+        let watch = planned.and_then(|it| it.reported).map(|it| self.names.names().watch(it));
+        let aim = watch.map(|it| format!(", at the last node to log {it}")).unwrap_or_default();
+        let name = format!("fault {}{aim}", no.0);
         let at = self.time(instant);
         let effect = self.manifest.effects.iter().find(|it| it.no == no);
         let skew = effect.and_then(EffectEntry::skew);
@@ -711,7 +714,7 @@ impl Explainer<'_> {
     fn without_effect(&self, no: FaultNo, state: &FaultState) -> Option<String> {
         let FaultState::Ineffective(reason) = state else { return None };
         let planned = self.manifest.plan.iter().find(|it| it.no == no)?;
-        let what = describe_fault(&planned.fault, self.names.names());
+        let what = describe_planned(planned, self.names.names());
         Some(format!("Fault {} ({what}) had no effect: {reason}.", no.0))
     }
 }

@@ -10,7 +10,9 @@ use faultline_core::{Cause, ClusterId, Digest, EndedBy, Fact, FaultNo, Position,
 use faultline_history::expected::{Assessment, Met};
 use faultline_history::{Outage, ProcessTime, TimeByPart};
 use faultline_trace::duration::{instant, lasted, span};
-use faultline_trace::fault::{describe_link, describe_planned, describe_trigger, entry_of, link};
+use faultline_trace::fault::{
+    describe_aimed, describe_link, describe_planned, describe_trigger, entry_of, link,
+};
 use faultline_trace::manifest::{BackendKind, EffectEntry, LinkEntry};
 use faultline_trace::{Manifest, Trace};
 use serde::Serialize;
@@ -744,7 +746,10 @@ fn faults(manifest: &Manifest, names: &DisplayNames, timeline: &Timeline) -> Vec
         FaultSummary {
             no: planned.no.0,
             when: describe_trigger(&planned.trigger, names.names()),
-            what: describe_planned(planned, names.names()),
+            what: match injected {
+                Some(injected) => describe_aimed(planned, &injected.fault, names.names()),
+                None => describe_planned(planned, names.names()),
+            },
             cause: planned.cause.as_deref().map(str::to_owned),
             added: timeline.added_faults().any(|(_, it)| it.no == planned.no),
             state,

@@ -30,8 +30,13 @@ fn crash(process: u32, returns: bool) -> Fault {
 
 fn manifest() -> Manifest {
     let (example, _) = common::run(1);
-    let planned =
-        |no, at, fault| PlannedFault { no: FaultNo(no), trigger: Trigger::At(Time(at)), fault, cause: None };
+    let planned = |no, at, fault| PlannedFault {
+        no: FaultNo(no),
+        trigger: Trigger::At(Time(at)),
+        fault,
+        reported: None,
+        cause: None,
+    };
     Manifest {
         name: "tic".into(),
         protocol: "tic".into(),

@@ -27,7 +27,7 @@ fn scenario(faults: Vec<(u64, Fault)>, finish: Option<Life>, after: Span) -> Sce
     let steps = [P0, P1].map(|process| Step { process, life: finish, after, acts: vec![Act::Finish] });
     let planned = |(no, (millis, fault))| {
         let trigger = Trigger::At(Time::ZERO + Span::from_millis(millis));
-        PlannedFault { no: FaultNo(no), trigger, fault, cause: None }
+        PlannedFault { no: FaultNo(no), trigger, fault, reported: None, cause: None }
     };
     let minute = Span::from_secs(60);
     Scenario {

@@ -735,8 +735,8 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
 
     /// Reports a fact that the supervisor follows or waits for. Returns `true` if the process halts at it.
     fn report_fact(&mut self, process: ProcessId, fact: &Fact) -> bool {
-        let (kind, cluster) = (fact.kind(), self.addresses[process.index()].cluster);
-        let halted = self.triggers.iter().any(|trigger| trigger.matches(kind, process, cluster));
+        let cluster = self.addresses[process.index()].cluster;
+        let halted = self.triggers.iter().any(|trigger| trigger.matches(fact, process, cluster));
         let sim_process = &mut self.sim_processes[process.index()];
         sim_process.halted = halted;
         let report = Report::Fact { process, life: sim_process.life, fact: fact.clone(), halted };

@@ -32,6 +32,7 @@ fn heat() -> heat::Config {
 fn faults() -> Vec<(Trigger, Fault)> {
     let requested = Trigger::When {
         fact: FactKind::CheckpointRequested,
+        of: None,
         cluster: Some(ClusterId(1)),
         process: None,
         occurrence: 3,

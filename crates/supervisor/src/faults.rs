@@ -148,11 +148,11 @@ impl Plan {
     }
 
     /// Counts a fact. Returns the indices of the faults that it triggers.
-    fn count(&mut self, kind: FactKind, by: ProcessId, of: ClusterId) -> Vec<usize> {
+    fn count(&mut self, fact: &Fact, by: ProcessId, of: ClusterId) -> Vec<usize> {
         let mut due = Vec::new();
         for (index, entry) in self.faults.iter_mut().enumerate() {
             let Trigger::When { occurrence, .. } = entry.planned.trigger else { continue };
-            if entry.state == FaultState::Pending && entry.planned.trigger.matches(kind, by, of) {
+            if entry.state == FaultState::Pending && entry.planned.trigger.matches(fact, by, of) {
                 entry.seen += 1;
                 if entry.seen >= occurrence {
                     due.push(index);
@@ -217,8 +217,12 @@ impl Supervisor {
     }
 
     /// Counts a fact at which a process is halted, and injects the faults that it triggers.
-    pub(crate) fn count(&mut self, by: ProcessId, kind: FactKind, now: Time, out: &mut Vec<Order>) {
-        let due = self.plan.count(kind, by, self.cluster_of(by));
+    pub(crate) fn count(&mut self, by: ProcessId, fact: &Fact, now: Time, out: &mut Vec<Order>) {
+        // The commands of a system run before the application begins.
+        if self.begun.is_none() {
+            return;
+        }
+        let due = self.plan.count(fact, by, self.cluster_of(by));
         if due.is_empty() {
             return;
         }
@@ -229,7 +233,15 @@ impl Supervisor {
     }
 
     fn inject(&mut self, index: usize, at: Time, now: Time, out: &mut Vec<Order>) {
-        let PlannedFault { no, fault, .. } = self.plan.faults[index].planned.clone();
+        let planned = self.plan.faults[index].planned.clone();
+        let no = planned.no;
+        let fault = match planned.reported.map(|watch| self.preparation.last_to_log(watch)) {
+            None => planned.fault,
+            Some(Some(process)) => planned.aimed_at(process, self.cluster_of(process)),
+            Some(None) => {
+                return self.mark_ineffective(index, "no node had logged a line for its watch".into(), out);
+            }
+        };
         if let Some(reason) = self.why_ineffective(&fault) {
             return self.mark_ineffective(index, reason, out);
         }

@@ -233,7 +233,7 @@ impl Supervisor {
                 | FactKind::Released
         ) || self.config.is_planned && matches!(kind, FactKind::Absorbed | FactKind::Ceded)
             || self.config.system.is_some()
-                && matches!(kind, FactKind::Ready | FactKind::Exited | FactKind::Checked)
+                && matches!(kind, FactKind::Ready | FactKind::Logged | FactKind::Exited | FactKind::Checked)
             || self.plan.waits_for(kind)
     }
 
@@ -329,7 +329,7 @@ impl Supervisor {
                     }
                     if halted && self.outcome.is_none() {
                         self.entries[process.index()].halted = true;
-                        self.count(process, fact.kind(), now, out);
+                        self.count(process, &fact, now, out);
                         self.release(process, out);
                     }
                     self.try_leave(self.cluster_of(process), out);

@@ -1,9 +1,9 @@
 //! A system: before the run begins, every node starts its command, and one node may set the system up. The run ends at a
 //! given time, or once commands have exited. Then, nodes carry out the checks, one after the other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::{CheckNo, ClusterId, Ending, Life, Observation, ProcessId, Span, Time};
+use faultline_core::{CheckNo, ClusterId, Ending, Life, Observation, ProcessId, Span, Time, WatchNo};
 use serde::{Deserialize, Serialize};
 
 use crate::faults::Due;
@@ -48,6 +48,15 @@ pub(crate) struct Preparation {
     checked: u16,
     /// The newest order to carry out a check.
     checking: Option<(CheckNo, Life)>,
+    /// The node that last logged a line for each watch.
+    last_to_log: BTreeMap<u16, ProcessId>,
+}
+
+impl Preparation {
+    /// Returns the node that last logged a line for a watch.
+    pub(crate) fn last_to_log(&self, watch: WatchNo) -> Option<ProcessId> {
+        self.last_to_log.get(&watch.0).copied()
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -138,6 +147,9 @@ impl Supervisor {
                 self.preparation.ready.insert(process);
                 self.preparation.exited.remove(&process);
                 self.try_begin(now, out);
+            }
+            (Observation::Logged { watch, .. }, _) => {
+                self.preparation.last_to_log.insert(watch.0, process);
             }
             (Observation::Exited(ending), SystemEnd::Exit { restarts, .. })
                 if !restarts || *ending == Ending::Exit(0) =>

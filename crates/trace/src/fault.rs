@@ -4,31 +4,44 @@
 use std::fmt;
 
 use faultline_core::fault::{Change, Impairment, LinkProperties, StorageFault};
-use faultline_core::{ClusterId, Fault, PlannedFault, RunNames, Span, StorageFate, Target, Time, Trigger};
+use faultline_core::{
+    ClusterId, Fault, PlannedFault, RunNames, Source, Span, StorageFate, Target, Time, Trigger, WatchNo,
+};
 
 use crate::duration::{instant, lasted};
 use crate::row::kind_name;
 
 /// Describes the effect of a fault, in the present tense.
 pub fn describe_fault(fault: &Fault, names: &RunNames) -> String {
-    effect(fault, names, false)
+    effect(fault, names, false, None)
 }
 
 /// Describes the effect of an injected fault, in the past tense.
 pub fn describe_injected_fault(fault: &Fault, names: &RunNames) -> String {
-    effect(fault, names, true)
+    effect(fault, names, true, None)
 }
 
 /// Describes the effect of a planned fault, in the present tense, with the cause that a failure trace states.
 pub fn describe_planned(planned: &PlannedFault, names: &RunNames) -> String {
-    let effect = describe_fault(&planned.fault, names);
+    let effect = effect(&planned.fault, names, false, planned.reported);
     match &planned.cause {
         Some(cause) => format!("{effect} (cause: {cause})"),
         None => effect,
     }
 }
 
-fn effect(fault: &Fault, names: &RunNames, is_past: bool) -> String {
+/// Describes an injected fault like [`describe_planned`], with the target that was found when it was injected.
+pub fn describe_aimed(planned: &PlannedFault, injected: &Fault, names: &RunNames) -> String {
+    let aimed =
+        describe_planned(&PlannedFault { fault: injected.clone(), reported: None, ..planned.clone() }, names);
+    match planned.reported {
+        Some(watch) => format!("{aimed} (last to log {})", names.watch(watch)),
+        None => aimed,
+    }
+}
+
+fn effect(fault: &Fault, names: &RunNames, is_past: bool, reported: Option<WatchNo>) -> String {
+    let last = reported.map(|it| format!("the node that last logged {}", names.watch(it)));
     let be = if is_past { "was" } else { "is" };
     let lost = |storage: &StorageFate| match storage {
         StorageFate::Kept => String::new(),
@@ -37,9 +50,13 @@ fn effect(fault: &Fault, names: &RunNames, is_past: bool) -> String {
     match fault {
         Fault::Kill { target, storage, returns, repair } => {
             let killed = match target {
-                Target::Process(process) => format!("{} {be} killed", names.process(*process)),
+                Target::Process(process) => {
+                    format!("{} {be} killed", last.unwrap_or_else(|| names.process(*process)))
+                }
                 Target::Cluster(_) | Target::Rack { .. } => {
-                    format!("all of {} {be} killed at once", place(*target, names))
+                    let place = last.map(|it| format!("the cluster of {it}"));
+                    let place = place.unwrap_or_else(|| self::place(*target, names));
+                    format!("all of {place} {be} killed at once")
                 }
             };
             format!("{killed}{}{}{}", not_restarted(*returns), lost(storage), repaired(*repair))
@@ -47,7 +64,7 @@ fn effect(fault: &Fault, names: &RunNames, is_past: bool) -> String {
         Fault::Impair { process, how, span } => {
             let span = span
                 .map_or_else(|| "until the end of the run".to_owned(), |it| format!("for {}", lasted(it)));
-            format!("{} {span}", impaired(*how, names.process(*process), is_past))
+            format!("{} {span}", impaired(*how, last.unwrap_or_else(|| names.process(*process)), is_past))
         }
         Fault::Link { from, to, properties, span } => {
             let which = network(*from, *to, names);
@@ -135,6 +152,7 @@ pub fn entry_of(planned: &PlannedFault, names: &RunNames) -> String {
     match &planned.fault {
         Fault::Kill { target, storage, returns, repair } => {
             match target {
+                _ if let Some(watch) = planned.reported => add("reported", quoted(names.watch(watch))),
                 Target::Process(process) => add("process", quoted(names.process(*process))),
                 Target::Cluster(cluster) => add("cluster", quoted(names.cluster(*cluster))),
                 Target::Rack { cluster, rack, .. } => {
@@ -153,7 +171,10 @@ pub fn entry_of(planned: &PlannedFault, names: &RunNames) -> String {
             }
         }
         Fault::Impair { process, how, span } => {
-            add("process", quoted(names.process(*process)));
+            match planned.reported {
+                Some(watch) => add("reported", quoted(names.watch(watch))),
+                None => add("process", quoted(names.process(*process))),
+            }
             if let Impairment::Storage(StorageFault::Slow(by)) = how {
                 add("by", exact(*by));
             }
@@ -186,11 +207,12 @@ pub fn entry_of(planned: &PlannedFault, names: &RunNames) -> String {
     span_of.into_iter().for_each(|(name, value)| add(name, value));
     let trigger = match &planned.trigger {
         Trigger::At(at) => format!("at: {}", exact(at.since(Time::ZERO))),
-        Trigger::When { fact, cluster, process, occurrence } => {
+        Trigger::When { fact, of, cluster, process, occurrence } => {
             let by = process.map(|it| format!(", process: {}", quoted(names.process(it))));
-            let of = cluster.map(|it| format!(", cluster: {}", quoted(names.cluster(it))));
-            let by = by.or(of).unwrap_or_default();
-            format!("when: {{ fact: {}{by}, occurrence: {occurrence} }}", kind_name(*fact))
+            let among = cluster.map(|it| format!(", cluster: {}", quoted(names.cluster(it))));
+            let by = by.or(among).unwrap_or_default();
+            let of = of.map(|it| format!(", of: {}", quoted(source(it, names)))).unwrap_or_default();
+            format!("when: {{ fact: {}{of}{by}, occurrence: {occurrence} }}", kind_name(*fact))
         }
     };
     format!("- {{ {trigger}, {}: {{ {} }} }}", planned.fault.kind(), fields.join(", "))
@@ -215,14 +237,22 @@ fn quoted(name: String) -> String {
 pub fn describe_trigger(trigger: &Trigger, names: &RunNames) -> String {
     match trigger {
         Trigger::At(at) => format!("at {}", instant(at.as_secs_f64())),
-        Trigger::When { fact, cluster, process, occurrence } => {
+        Trigger::When { fact, of, cluster, process, occurrence } => {
             let by = match (process, cluster) {
                 (Some(process), _) => format!(" of {}", names.process(*process)),
                 (None, Some(cluster)) => format!(" of {}", names.cluster(*cluster)),
                 (None, None) => String::new(),
             };
-            format!("at {} {}{by}", ordinal(*occurrence), kind_name(*fact))
+            let source = of.map(|it| format!(" ({})", source(it, names))).unwrap_or_default();
+            format!("at {} {}{source}{by}", ordinal(*occurrence), kind_name(*fact))
         }
+    }
+}
+
+fn source(source: Source, names: &RunNames) -> String {
+    match source {
+        Source::Watch(watch) => names.watch(watch),
+        Source::Probe(probe) => names.probe(probe),
     }
 }
 
@@ -284,7 +314,7 @@ fn ordinal(number: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faultline_core::{FactKind, Span};
+    use faultline_core::{FactKind, FaultNo, ProcessId, Span};
 
     #[test]
     fn ordinals_have_the_right_suffix() {
@@ -325,9 +355,49 @@ mod tests {
     }
 
     #[test]
+    fn faults_that_follow_a_system_are_described_and_can_be_repeated() {
+        let names = RunNames {
+            processes: vec!["paris-0".to_owned()],
+            clusters: vec!["paris".to_owned()],
+            watches: vec!["leader".to_owned()],
+            ..RunNames::default()
+        };
+        let source = Source::Watch(WatchNo(0));
+        let trigger = Trigger::When {
+            fact: FactKind::Logged,
+            of: Some(source),
+            cluster: None,
+            process: None,
+            occurrence: 2,
+        };
+        let planned = |fault| PlannedFault {
+            no: FaultNo(0),
+            trigger: trigger.clone(),
+            fault,
+            reported: Some(WatchNo(0)),
+            cause: None,
+        };
+        let crash = planned(Fault::crash(ProcessId::SUPERVISOR));
+        assert_eq!(describe_trigger(&trigger, &names), "at the 2nd logged (leader)");
+        assert_eq!(describe_planned(&crash, &names), "the node that last logged leader is killed");
+        let aimed = crash.aimed_at(ProcessId(0), ClusterId(0));
+        assert_eq!(describe_aimed(&crash, &aimed, &names), "paris-0 is killed (last to log leader)");
+        assert_eq!(
+            entry_of(&crash, &names),
+            "- { when: { fact: logged, of: leader, occurrence: 2 }, crash: { reported: leader } }"
+        );
+        let loss = planned(Fault::kill(ClusterId::OUTSIDE, StorageFate::Kept));
+        let said = "all of the cluster of the node that last logged leader is killed at once";
+        assert_eq!(describe_planned(&loss, &names), said);
+        assert!(loss.allows(&loss.aimed_at(ProcessId(0), ClusterId(0))));
+        assert!(!loss.allows(&aimed) && !loss.allows(&Fault::kill(ClusterId(0), StorageFate::Lost)));
+    }
+
+    #[test]
     fn triggers_are_described() {
         let trigger = Trigger::When {
             fact: FactKind::CheckpointRequested,
+            of: None,
             cluster: None,
             process: None,
             occurrence: 3,

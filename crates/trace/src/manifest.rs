@@ -597,6 +597,7 @@ pub(crate) mod tests {
                 no: FaultNo(0),
                 trigger: Trigger::At(Time(4)),
                 fault: Fault::crash(ProcessId(0)),
+                reported: None,
                 cause: None,
             }],
             faults: vec![(FaultNo(0), FaultState::Ineffective("it was late".into()))],

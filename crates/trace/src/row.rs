@@ -5,7 +5,7 @@ use faultline_core::fault::Change;
 use faultline_core::{
     Attempt, Boot, Cause, Claim, ClusterId, EndedBy, Ending, Fact, FactKind, GroupId, ImageName, Incarnation,
     Life, MessageId, Observation, PartitionClaim, PhaseClaim, Position, ProcessId, RunNames, Scope, Sn,
-    StorageFate, Time, Vectors, Witness,
+    StorageFate, Target, Time, Vectors, Witness,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -389,7 +389,14 @@ impl Row {
             Fact::Detected { process, life } | Fact::Resumed { process, life } => {
                 self.about(*process, *life, names);
             }
-            Fact::Injecting { no, .. } => self.fault = Some(no.0),
+            Fact::Injecting { no, fault } => {
+                self.fault = Some(no.0);
+                match fault.target() {
+                    Some(Target::Process(process)) => self.about_process = Some(names.process(process)),
+                    Some(Target::Cluster(cluster)) => self.about_cluster = names.cluster(cluster),
+                    Some(Target::Rack { .. }) | None => {}
+                }
+            }
             Fact::Ineffective { no, reason } => {
                 self.fault = Some(no.0);
                 self.reason = Some(reason.to_string());

@@ -6,8 +6,13 @@ use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.apply(|spec| {
-        let lose =
-            LoseCluster { cluster: "rennes".into(), storage: Some(Fate::Lost), returns: None, repair: None };
+        let lose = LoseCluster {
+            cluster: "rennes".into(),
+            storage: Some(Fate::Lost),
+            returns: None,
+            repair: None,
+            reported: None,
+        };
         spec.faults =
             vec![FaultSpec { at: "6s".parse().ok(), lose_cluster: Some(lose), ..FaultSpec::default() }];
     })

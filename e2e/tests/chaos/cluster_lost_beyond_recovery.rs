@@ -9,8 +9,13 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.apply(|spec| {
         let ProtocolSpec::Hc3i(hc3i) = &mut spec.protocol else { panic!("the quick start runs HC3I") };
         hc3i.replicate_to = Some(ReplicateTo::SameCluster);
-        let lose =
-            LoseCluster { cluster: "rennes".into(), storage: Some(Fate::Lost), returns: None, repair: None };
+        let lose = LoseCluster {
+            cluster: "rennes".into(),
+            storage: Some(Fate::Lost),
+            returns: None,
+            repair: None,
+            reported: None,
+        };
         spec.faults =
             vec![FaultSpec { at: "6s".parse().ok(), lose_cluster: Some(lose), ..FaultSpec::default() }];
     })

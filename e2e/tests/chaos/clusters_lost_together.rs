@@ -12,6 +12,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
                 storage: Some(Fate::Kept),
                 returns: None,
                 repair: None,
+                reported: None,
             }),
             ..FaultSpec::default()
         };

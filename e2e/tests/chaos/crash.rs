@@ -14,6 +14,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
             storage: None,
             returns: None,
             repair: None,
+            reported: None,
         };
         spec.faults = vec![FaultSpec { at: "4s".parse().ok(), crash: Some(crash), ..FaultSpec::default() }];
     })

@@ -15,9 +15,11 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
                 storage: None,
                 returns: None,
                 repair: None,
+                reported: None,
             })
         };
         let recovers = When {
+            of: None,
             fact: FactKind::RecoveryStarted,
             cluster: "paris".into(),
             node: None,

@@ -12,6 +12,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
                 cluster: "rennes".into(),
                 node: Some(2),
                 span: Some(span.parse().expect("a duration")),
+                reported: None,
             })
         };
         spec.faults = vec![

@@ -47,6 +47,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
         storage: None,
         returns: None,
         repair: None,
+        reported: None,
     };
     let second = ns
         .apply(|spec| {

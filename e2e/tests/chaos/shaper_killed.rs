@@ -40,6 +40,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
             storage: None,
             returns: None,
             repair: None,
+            reported: None,
         };
         spec.faults = vec![
             FaultSpec { at: "14s".parse().ok(), link: Some(change), ..FaultSpec::default() },

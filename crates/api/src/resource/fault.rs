@@ -86,6 +86,10 @@ pub struct When {
     /// The kind of fact, such as `checkpointRequested`.
     #[schemars(schema_with = "facts_of_processes")]
     pub fact: FactKind,
+    /// In a system: the watch (`logged`) or the probe (`probeSucceeded`, `probeFailed`) that the fact is about. Default: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 40))]
+    pub of: Option<String>,
     /// The cluster of the process. Default `any`: every cluster.
     #[serde(default = "any", skip_serializing_if = "is_any")]
     #[schemars(length(max = 40))]
@@ -279,6 +283,11 @@ pub struct Crash {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 60))]
     pub process: Option<String>,
+    /// In a system, instead of `cluster` and `node`: the name of a watch. The fault strikes the node that last logged a line for it,
+    /// in any of its lives; if none has, it has no effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 40))]
+    pub reported: Option<String>,
     /// Whether the storage of the process survives. Default `kept`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Fate>,
@@ -309,6 +318,11 @@ pub struct Pause {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 60))]
     pub process: Option<String>,
+    /// In a system, instead of `cluster` and `node`: the name of a watch. The fault strikes the node that last logged a line for it,
+    /// in any of its lives; if none has, it has no effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 40))]
+    pub reported: Option<String>,
     /// Duration of the pause. A process that is paused for longer than `failures.detectAfter` is declared failed and
     /// restarted. Required unless a `trace` supplies it.
     #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
@@ -323,6 +337,11 @@ pub struct LoseCluster {
     #[serde(default = "any", skip_serializing_if = "is_any")]
     #[schemars(length(max = 40))]
     pub cluster: String,
+    /// In a system, instead of `cluster`: the name of a watch. The fault strikes the cluster of the node that last logged a line for it,
+    /// in any of its lives; if none has, it has no effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 40))]
+    pub reported: Option<String>,
     /// Whether the storage of its nodes survives. Default `kept`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Fate>,
@@ -572,6 +591,13 @@ impl FaultSpec {
         crash.or(cluster).or(self.lose_rack.as_ref().and_then(|it| it.repair))
     }
 
+    /// Returns the watch whose newest line names the target, if the action states one.
+    pub fn reported(&self) -> Option<&str> {
+        let crash = self.crash.as_ref().and_then(|it| it.reported.as_deref());
+        let pause = self.pause.as_ref().and_then(|it| it.reported.as_deref());
+        crash.or(pause).or(self.lose_cluster.as_ref().and_then(|it| it.reported.as_deref()))
+    }
+
     /// Returns the name in the action's `process` field, if it has one.
     pub fn process(&self) -> Option<&str> {
         let named = [
@@ -617,7 +643,7 @@ fn causes(_: &mut SchemaGenerator) -> Schema {
 
 /// Returns the kinds of facts for which a fault can wait.
 pub(crate) fn triggering() -> impl Iterator<Item = FactKind> {
-    FactKind::OF_PROCESSES.into_iter().filter(|it| !FactKind::OF_SYSTEMS.contains(it))
+    FactKind::OF_PROCESSES.into_iter().filter(|it| ![FactKind::Ready, FactKind::Checked].contains(it))
 }
 
 /// Returns the schema of the kinds of facts for which a fault can wait.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::Span;
+use faultline_core::{FactKind, ProbeNo, Source, Span, WatchNo};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -281,6 +281,22 @@ impl System {
     pub fn watch_names(&self) -> BTreeSet<&str> {
         let own = self.overrides.values().filter_map(|it| it.watch.as_ref());
         [&self.watch].into_iter().chain(own).flatten().map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// Returns the number of the watch with this name.
+    pub fn watch_no(&self, name: &str) -> Option<WatchNo> {
+        self.watch_names().iter().position(|it| *it == name).map(|it| WatchNo(it as u16))
+    }
+
+    /// Returns the watch or the probe with this name, depending on whether the fact is about a watch or a probe.
+    pub fn source(&self, fact: FactKind, name: &str) -> Option<Source> {
+        match fact {
+            FactKind::Logged => self.watch_no(name).map(Source::Watch),
+            FactKind::ProbeSucceeded | FactKind::ProbeFailed => {
+                self.probes.keys().position(|it| it == name).map(|it| Source::Probe(ProbeNo(it as u16)))
+            }
+            _ => None,
+        }
     }
 
     /// Returns the files of the system and of its overrides, to be replaced with their content.

@@ -6,8 +6,8 @@ use super::{Check, listed};
 use crate::plan::times_of;
 use crate::quantity::Duration;
 use crate::resource::{
-    ANY, ActionRef, Family, FaultSpec, LoseRack, MAX_FAULTS, Mtbf, ProtocolSpec, TraceTrigger, TriggerRef,
-    When,
+    ANY, ActionRef, Family, FaultSpec, LoseRack, MAX_FAULTS, Mtbf, ProtocolSpec, System, TraceTrigger,
+    TriggerRef, When,
 };
 
 /// Maximum number of faults that all `mtbf` and `trace` entries together cause with the seed of the federation.
@@ -182,6 +182,9 @@ impl Check<'_> {
         } else {
             self.target(path, "cluster", &when.cluster, when.node);
         }
+        if let Some(of) = &when.of {
+            self.source(&format!("{path}.of"), when.fact, of);
+        }
         if when.occurrence == Some(0) {
             self.problem(
                 format!("{path}.occurrence"),
@@ -191,9 +194,67 @@ impl Check<'_> {
         }
     }
 
+    /// Checks the watch or the probe of the fact that a fault waits for.
+    fn source(&mut self, path: &str, fact: FactKind, of: &str) {
+        let Some(system) = self.spec.application.system() else {
+            let message = "only facts of a system are about a watch or a probe";
+            return self.problem(path, message, "omit it");
+        };
+        if system.source(fact, of).is_some() {
+            return;
+        }
+        match fact {
+            FactKind::Logged => self.no_watch(path, of),
+            FactKind::ProbeSucceeded | FactKind::ProbeFailed => {
+                let names: Vec<_> = system.probes.keys().collect();
+                self.problem(
+                    path,
+                    format!("there is no probe `{of}`"),
+                    listed_or(&names, "add it to `probes`"),
+                );
+            }
+            _ => self.problem(path, "this fact is about neither a watch nor a probe", "omit it"),
+        }
+    }
+
+    fn no_watch(&mut self, path: &str, name: &str) {
+        let names: Vec<_> =
+            self.spec.application.system().map(System::watch_names).into_iter().flatten().collect();
+        self.problem(path, format!("there is no watch `{name}`"), listed_or(&names, "add it to `watch`"));
+    }
+
+    /// Checks the watch whose newest line names the target of a fault. `others` are fields that name it, too.
+    fn reported(&mut self, path: &str, reported: &Option<String>, others: [(&str, bool); 3]) {
+        let Some(name) = reported else { return };
+        let path = format!("{path}.reported");
+        let system = self.spec.application.system();
+        if system.is_none() {
+            let message = "only the nodes of a system have watches";
+            return self.problem(path, message, "name the target with `cluster` and `node`");
+        }
+        if let Some((other, _)) = others.into_iter().find(|it| it.1) {
+            let message = format!("`reported` cannot be combined with `{other}`");
+            return self.problem(path, message, format!("omit `reported` or `{other}`"));
+        }
+        if system.is_some_and(|it| it.watch_no(name).is_none()) {
+            self.no_watch(&path, name);
+        }
+    }
+
     /// Checks that some process can report this fact.
     fn reportable(&mut self, path: &str, fact: FactKind) {
-        if FactKind::OF_SYSTEMS.contains(&fact) {
+        let of_systems = FactKind::OF_SYSTEMS.contains(&fact);
+        if self.spec.application.family() == Family::System {
+            if !of_systems || [FactKind::Ready, FactKind::Checked].contains(&fact) {
+                self.problem(
+                    format!("{path}.fact"),
+                    "a fault of a system cannot wait for this fact",
+                    "use `logged`, `probeSucceeded`, `probeFailed` or `exited`",
+                );
+            }
+            return;
+        }
+        if of_systems {
             return self.problem(
                 format!("{path}.fact"),
                 format!("this fact is never reported by the application `{}`", self.spec.application.name()),
@@ -320,13 +381,20 @@ impl Check<'_> {
 
     fn action(&mut self, path: &str, action: ActionRef<'_>, trace: Option<&TraceTrigger>) {
         match action {
-            ActionRef::Crash(it) => self.process(path, &it.process, &it.cluster, it.node),
+            ActionRef::Crash(it) => {
+                self.process(path, &it.process, &it.cluster, it.node);
+                self.reported(path, &it.reported, stated(&it.process, &it.cluster, it.node));
+            }
             ActionRef::Pause(it) => {
                 self.process(path, &it.process, &it.cluster, it.node);
+                self.reported(path, &it.reported, stated(&it.process, &it.cluster, it.node));
                 self.lasts(path, it.span);
                 self.must_last(path, it.span, trace);
             }
-            ActionRef::LoseCluster(it) => self.target(path, "cluster", &it.cluster, None),
+            ActionRef::LoseCluster(it) => {
+                self.target(path, "cluster", &it.cluster, None);
+                self.reported(path, &it.reported, stated(&None, &it.cluster, None));
+            }
             ActionRef::LoseRack(it) => self.rack(path, it),
             ActionRef::Link(it) => {
                 self.target(path, "from", &it.from, None);
@@ -513,5 +581,19 @@ mod tests {
         let mut check = Check::new(&federation.spec);
         check.everything(&federation);
         assert_eq!((check.problems.len(), check.drawn), (1, MAX_DRAWN + 1));
+    }
+}
+
+/// Returns the fields that name the target of a fault, and whether they are set.
+fn stated(process: &Option<String>, cluster: &str, node: Option<u32>) -> [(&'static str, bool); 3] {
+    [("process", process.is_some()), ("cluster", cluster != ANY), ("node", node.is_some())]
+}
+
+/// Returns a help text that lists the known names or, if there are none, `otherwise`.
+fn listed_or<T: AsRef<str>>(names: &[T], otherwise: &str) -> String {
+    match names {
+        [] => otherwise.to_owned(),
+        [only] => format!("use `{}`", only.as_ref()),
+        many => format!("use one of: {}", listed(many)),
     }
 }

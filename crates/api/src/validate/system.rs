@@ -128,13 +128,6 @@ impl Check<'_> {
                     _ => {}
                 }
             }
-            if fault.when.is_some() {
-                self.problem(
-                    format!("spec.faults[{index}].when"),
-                    "a fault of a system cannot wait for a fact yet",
-                    "give the fault a time: `at: 10s`",
-                );
-            }
         }
         if spec.kubernetes.is_some() {
             self.problem("spec.kubernetes", "a system cannot run in pods yet", "omit `kubernetes`");

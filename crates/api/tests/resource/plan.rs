@@ -92,6 +92,7 @@ fn explicit_faults_are_planned_as_written() {
         (
             Trigger::When {
                 fact: FactKind::CheckpointRequested,
+                of: None,
                 cluster: Some(ClusterId(1)),
                 process: Some(ProcessId(3)),
                 occurrence: 3,
@@ -99,7 +100,13 @@ fn explicit_faults_are_planned_as_written() {
             Fault::kill(ClusterId(0), StorageFate::Lost),
         ),
         (
-            Trigger::When { fact: FactKind::Delivered, cluster: None, process: None, occurrence: 1 },
+            Trigger::When {
+                fact: FactKind::Delivered,
+                of: None,
+                cluster: None,
+                process: None,
+                occurrence: 1,
+            },
             Fault::pause(ProcessId(9), Span::from_millis(300)),
         ),
         (

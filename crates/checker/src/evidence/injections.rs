@@ -46,7 +46,7 @@ fn count(history: &History<'_>, planned: &PlannedFault, upto: Time) -> u64 {
         let cluster = history.context.clusters.iter().position(|it| it.contains(&process));
         let cluster =
             cluster.map_or(faultline_core::ClusterId::OUTSIDE, |it| faultline_core::ClusterId(it as u16));
-        planned.trigger.matches(fact.kind(), process, cluster)
+        planned.trigger.matches(fact, process, cluster)
     };
     let streams = history.trace.streams.iter().filter(|((process, _), _)| *process != ProcessId::SUPERVISOR);
     let count = |(process, facts): (ProcessId, &[(Time, Fact)])| {
@@ -283,7 +283,8 @@ mod tests {
         (0..2).for_each(|_| run.state(0, Fact::Begun));
         run.wait(Span::from_secs(1));
         let fault = Fault::crash(p(0));
-        run.context.plan = vec![PlannedFault { no: FaultNo(0), trigger, fault: fault.clone(), cause: None }];
+        run.context.plan =
+            vec![PlannedFault { no: FaultNo(0), trigger, fault: fault.clone(), reported: None, cause: None }];
         run.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
         let (life, storage, by) = (Life(1), StorageFate::Kept, EndedBy::Fault(FaultNo(0)));
         run.supervisor(Fact::Failed { process: p(0), life, storage, by });
@@ -330,7 +331,7 @@ mod tests {
     fn a_fault_that_waits_for_facts_is_injected_after_them() {
         let when = |fact, occurrence| {
             let (cluster, process) = (None, Some(p(0)));
-            found(&run(Trigger::When { fact, cluster, process, occurrence }), Span::ZERO)
+            found(&run(Trigger::When { fact, of: None, cluster, process, occurrence }), Span::ZERO)
         };
         assert_eq!(when(FactKind::Begun, 2), []);
         let wrong = [Contradiction::InjectedWithoutCause(FaultNo(0))];

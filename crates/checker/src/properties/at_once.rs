@@ -25,12 +25,8 @@ fn check(history: &History<'_>, finding: &mut Findings) {
     }
     let effects: BTreeMap<FaultNo, &EffectEntry> = context.effects.iter().map(|it| (it.no, it)).collect();
     let mut worst = None;
-    for planned in &context.plan {
-        let Some(target) = planned.fault.kills().filter(|it| it.is_at_once()) else { continue };
-        if !history.supervision.injected.iter().any(|it| it.0 == planned.no) {
-            continue;
-        }
-        let no = planned.no;
+    for &(no, fault, ..) in &history.supervision.injected {
+        let Some(target) = fault.kills().filter(|it| it.is_at_once()) else { continue };
         finding.instances += 1;
         let Some(effect) = effects.get(&no) else {
             let ended = format!("{no} ended the processes of {}", place(target, &context.names));
@@ -81,7 +77,8 @@ mod tests {
         let mut run = Run::new(&[&[0, 1, 2]]);
         let fault = Fault::kill(ClusterId(0), StorageFate::Kept);
         let trigger = Trigger::At(Time(0));
-        run.context.plan = vec![PlannedFault { no: FaultNo(0), trigger, fault: fault.clone(), cause: None }];
+        run.context.plan =
+            vec![PlannedFault { no: FaultNo(0), trigger, fault: fault.clone(), reported: None, cause: None }];
         run.context.measures_links = true;
         run.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
         let on = (0..).zip(micros).map(|(process, micros)| Effect {

@@ -38,9 +38,8 @@ Known defects require a development build:
   cargo run -- fuzz --defect hydee-no-gate
   cargo run -- fuzz --table --protocol hydee")]
 pub(crate) struct FuzzArguments {
-    /// Generate only federations with this protocol (hc3i, hydee, spbc, fullLogging, pessimisticLogging, independent,
-    /// coordinated, chandyLamport, hierarchicalCoordinated, tic, sel, satin, cck), instead of HC3I, HydEE or the
-    /// coordinated baseline, chosen at random
+    /// Generate only federations with this protocol, such as `hydee` or `tic`, instead of HC3I, HydEE or the coordinated
+    /// baseline, chosen at random. An unknown name lists all protocols
     #[arg(long, value_name = "P", group = "subject")]
     pub(crate) protocol: Option<ProtocolName>,
     /// Generate only federations whose protocol is the program in FILE (docs/programs.md)

@@ -117,6 +117,34 @@ fn a_paused_command_stands_still_and_is_not_declared_failed() {
 }
 
 #[test]
+fn faults_follow_what_nodes_report() {
+    let place = TestDirectory::new();
+    // Only the first life of a-1 leads; b-0 says so 1.5 s later, in each life.
+    let fields = r#"command: [sh, -c, '[ $FAULTLINE_NAME$FAULTLINE_LIFE != a-11 ] || echo I lead; exec sleep 600']
+      watch: { leader: ^I lead }
+      probes: { up: { by: b, every: 100ms, exec: ['true'] } }
+      ends: { after: 6s }
+      in: { b: { command: [sh, -c, 'sleep 1.5; echo I lead; exec sleep 600'] } }"#;
+    let faults = "{ at: 500ms, crash: { reported: leader } }, \
+                  { when: { fact: logged, of: leader, cluster: b }, loseCluster: { reported: leader } }, \
+                  { when: { fact: probeSucceeded, of: up, occurrence: 30 }, pause: { cluster: a, node: 0, for: 100ms } }";
+    let (json, _) = place.run("own.yaml", "local", &system(fields, faults), "run");
+    assert_ne!(json["verdict"], "fail", "{json}");
+    let what = |no: usize| json["faults"][no]["what"].as_str().unwrap().to_owned();
+    assert_eq!(what(0), "a-1 is killed (last to log leader)");
+    assert_eq!(what(1), "all of b is killed at once (last to log leader)");
+    for fault in json["faults"].as_array().unwrap() {
+        assert_eq!(fault["state"], "effective", "{fault}");
+    }
+    let failed: Vec<_> = facts(&place, "failed").iter().map(|it| it["about_process"].clone()).collect();
+    assert_eq!(failed, ["a-1", "b-0"]);
+    let events = place.faultline(["export", "run", "--format", "events"]).output().unwrap().stdout;
+    place.write("events.jsonl", String::from_utf8(events).unwrap());
+    let judged = place.faultline(["check", "--events", "events.jsonl"]).assert().code(predicate::ne(2));
+    judged.stdout(contains("recordComplete").not());
+}
+
+#[test]
 fn the_run_ends_with_the_commands_of_a_cluster() {
     let place = TestDirectory::new();
     let fields = "command: [sleep, '600']
@@ -325,6 +353,16 @@ fn what_a_system_cannot_do_is_refused() {
         (
             system(&fields, "{ at: 1s, slowStorage: { cluster: a, node: 0, by: 1s, for: 1s } }"),
             "`slowStorage`",
+        ),
+        (system(&fields, "{ at: 1s, crash: { reported: led } }"), "there is no watch `led`"),
+        (
+            system(&fields, "{ at: 1s, pause: { reported: led, node: 0, for: 1s } }"),
+            "`reported` cannot be combined with `node`",
+        ),
+        (system(&fields, "{ when: { fact: probeFailed, of: led }, crash: {} }"), "there is no probe `led`"),
+        (
+            system(&fields, "{ when: { fact: delivered }, crash: {} }"),
+            "a fault of a system cannot wait for this fact",
         ),
         (system("command: [run, '{{ nme }}']", ""), "undefined value"),
         (system(&fields, "").replace("links:", "storage: {}\n  links:"), "`storage` has no effect"),

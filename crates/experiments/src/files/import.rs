@@ -260,6 +260,7 @@ fn faults(topology: &Topology) -> Vec<FaultSpec> {
             storage: Some(Fate::Lost),
             returns: None,
             repair: None,
+            reported: None,
         }),
         ..FaultSpec::default()
     }]

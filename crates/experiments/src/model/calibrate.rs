@@ -179,6 +179,7 @@ fn with_crash(calm: &Federation, cluster: &str, node: u32, storage: Option<Fate>
         storage,
         returns: None,
         repair: None,
+        reported: None,
     };
     let mut other = calm.clone();
     other.spec.faults.push(FaultSpec {

@@ -223,11 +223,13 @@ fn interval(federation: &Federation) -> Result<(String, f64), ModelError> {
     let name = spec.protocol.name();
     let name = name.split('.').next().unwrap_or(name);
     let works = format!("choose one of {}", periodic().join(", "));
-    if spec.application.family() != Family::Messages {
-        return unfit(
-            format!("the models have no formula for {}, whose work is tasks", spec.application.name()),
-            format!("write a program that exchanges messages, and {works}"),
-        );
+    let why = match spec.application.family() {
+        Family::Messages => None,
+        Family::System => Some("the models describe protocols, and a system has none".to_owned()),
+        _ => Some(format!("the models have no formula for {}, whose work is tasks", spec.application.name())),
+    };
+    if let Some(why) = why {
+        return unfit(why, format!("write a program that exchanges messages, and {works}"));
     }
     if !periodic().contains(&name) {
         return unfit(format!("{name} has no checkpoint period that the models could describe"), works);

@@ -43,6 +43,7 @@ pub(super) fn kill(federation: &mut Federation, cluster: &str, nodes: std::ops::
                 storage: Some(Fate::Lost),
                 returns: None,
                 repair: None,
+                reported: None,
             }),
             ..FaultSpec::default()
         });

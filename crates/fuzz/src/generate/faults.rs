@@ -242,7 +242,7 @@ impl<'a> Faults<'a> {
                 | FactKind::Drained
         );
         let occurrence = Some(chance.between(1, if often { 60 } else { 8 }) as u32);
-        When { fact, cluster, node: None, occurrence }
+        When { fact, of: None, cluster, node: None, occurrence }
     }
 
     fn cluster(&self, chance: &mut Chance) -> String {
@@ -277,7 +277,8 @@ impl<'a> Faults<'a> {
             Kind::Crash => {
                 let (cluster, node) = self.node(chance);
                 let (storage, returns) = (self.fate(chance), self.returns(chance));
-                let crash = Crash { cluster, node, process: None, storage, returns, repair: None };
+                let crash =
+                    Crash { cluster, node, process: None, storage, returns, repair: None, reported: None };
                 FaultSpec { crash: Some(crash), ..none }
             }
             Kind::CrashOutside => {
@@ -289,6 +290,7 @@ impl<'a> Faults<'a> {
                     storage: self.fate(chance),
                     returns: None,
                     repair: None,
+                    reported: None,
                 };
                 FaultSpec { crash: Some(crash), ..none }
             }
@@ -296,13 +298,22 @@ impl<'a> Faults<'a> {
                 let (cluster, node) = self.node(chance);
                 let span = Duration(short(Span(chance.between(self.outage.0 / 8, self.outage.0 * 2))));
                 let span = Some(span);
-                FaultSpec { pause: Some(Pause { process: None, cluster, node, span }), ..none }
+                FaultSpec {
+                    pause: Some(Pause { process: None, reported: None, cluster, node, span }),
+                    ..none
+                }
             }
             Kind::LoseCluster => {
                 let (cluster, storage) = (self.cluster(chance), self.fate(chance));
                 let returns = self.returns(chance);
                 FaultSpec {
-                    lose_cluster: Some(LoseCluster { cluster, storage, returns, repair: None }),
+                    lose_cluster: Some(LoseCluster {
+                        cluster,
+                        storage,
+                        returns,
+                        repair: None,
+                        reported: None,
+                    }),
                     ..none
                 }
             }

@@ -128,6 +128,7 @@ fn fault(
         let fact = chance.pick(if joins { OF_JOINS } else { MOMENTS });
         let is_of_joiner = joins && fact != FactKind::Ceded;
         When {
+            of: None,
             fact,
             cluster: if is_of_joiner { clusters[moving].name.clone() } else { ANY.to_owned() },
             node: None,
@@ -139,7 +140,15 @@ fn fault(
     let fault = FaultSpec { at: when.is_none().then_some(at), when, ..FaultSpec::default() };
     if !outside.is_empty() && chance.percent(20) {
         let process = Some(chance.pick(outside));
-        let crash = Crash { cluster: ANY.into(), node: None, process, storage, returns: None, repair: None };
+        let crash = Crash {
+            cluster: ANY.into(),
+            node: None,
+            process,
+            storage,
+            returns: None,
+            repair: None,
+            reported: None,
+        };
         return FaultSpec { crash: Some(crash), ..fault };
     }
     let index =
@@ -148,11 +157,22 @@ fn fault(
     let node = Some(chance.between(0, u64::from(clusters[index].nodes) - 1) as u32);
     if chance.percent(80) {
         FaultSpec {
-            crash: Some(Crash { cluster, node, process: None, storage, returns, repair: None }),
+            crash: Some(Crash {
+                cluster,
+                node,
+                process: None,
+                storage,
+                returns,
+                repair: None,
+                reported: None,
+            }),
             ..fault
         }
     } else {
-        FaultSpec { lose_cluster: Some(LoseCluster { cluster, storage, returns, repair: None }), ..fault }
+        FaultSpec {
+            lose_cluster: Some(LoseCluster { cluster, storage, returns, repair: None, reported: None }),
+            ..fault
+        }
     }
 }
 

@@ -97,6 +97,7 @@ fn fault(chance: &mut Chance, spec: &FederationSpec, length: Span) -> FaultSpec 
     let moved = spec.clusters.iter().filter(|it| !it.is_permanent()).collect::<Vec<_>>();
     let of = chance.pick(&moved);
     let when = chance.percent(50).then(|| When {
+        of: None,
         fact: chance.pick(MOMENTS),
         cluster: if chance.percent(70) { of.name.clone() } else { ANY.to_owned() },
         node: None,
@@ -112,12 +113,26 @@ fn fault(chance: &mut Chance, spec: &FederationSpec, length: Span) -> FaultSpec 
         let nodes = spec.clusters.iter().find(|it| it.name == target).map_or(1, |it| it.nodes);
         let node = Some(chance.between(0, u64::from(nodes) - 1) as u32);
         FaultSpec {
-            crash: Some(Crash { cluster: target, node, process: None, storage, returns: None, repair: None }),
+            crash: Some(Crash {
+                cluster: target,
+                node,
+                process: None,
+                storage,
+                returns: None,
+                repair: None,
+                reported: None,
+            }),
             ..fault
         }
     } else {
         FaultSpec {
-            lose_cluster: Some(LoseCluster { cluster: target, storage, returns: None, repair: None }),
+            lose_cluster: Some(LoseCluster {
+                cluster: target,
+                storage,
+                returns: None,
+                repair: None,
+                reported: None,
+            }),
             ..fault
         }
     }

@@ -44,7 +44,15 @@ pub(super) fn add(chance: &mut Chance, federation: &mut Federation, outside: &[S
     if !outside.is_empty() && chance.percent(20) {
         let process = Some(chance.pick(outside));
         let storage = chance.percent(50).then_some(Fate::Lost);
-        let crash = Crash { cluster: ANY.into(), node: None, process, storage, returns: None, repair: None };
+        let crash = Crash {
+            cluster: ANY.into(),
+            node: None,
+            process,
+            storage,
+            returns: None,
+            repair: None,
+            reported: None,
+        };
         let when = Some(moment(chance, OF_SERVERS, 20));
         more.push(FaultSpec { when, crash: Some(crash), ..FaultSpec::default() });
     }
@@ -63,7 +71,7 @@ pub(super) fn add(chance: &mut Chance, federation: &mut Federation, outside: &[S
 
 fn moment(chance: &mut Chance, facts: &[FactKind], at_most: u64) -> When {
     let occurrence = Some(chance.between(1, at_most) as u32);
-    When { fact: chance.pick(facts), cluster: ANY.to_owned(), node: None, occurrence }
+    When { of: None, fact: chance.pick(facts), cluster: ANY.to_owned(), node: None, occurrence }
 }
 
 /// Draws the crash of one rank, or the loss of a cluster.
@@ -73,11 +81,19 @@ fn strike(chance: &mut Chance, federation: &Federation) -> FaultSpec {
     let returns = chance.percent(30).then_some(false);
     let (node, cluster) = (chance.between(0, u64::from(cluster.nodes) - 1) as u32, cluster.name);
     if chance.percent(75) {
-        let crash = Crash { cluster, node: Some(node), process: None, storage, returns, repair: None };
+        let crash = Crash {
+            cluster,
+            node: Some(node),
+            process: None,
+            storage,
+            returns,
+            repair: None,
+            reported: None,
+        };
         FaultSpec { crash: Some(crash), ..FaultSpec::default() }
     } else {
         FaultSpec {
-            lose_cluster: Some(LoseCluster { cluster, storage, returns, repair: None }),
+            lose_cluster: Some(LoseCluster { cluster, storage, returns, repair: None, reported: None }),
             ..FaultSpec::default()
         }
     }

@@ -38,9 +38,18 @@ pub(super) fn fail(
     let task_time = Duration(short(Span(length.0 * all.len() as u64 / LEAVES)));
     let crash = |place: usize, returns| {
         let (cluster, node) = all[place % all.len()].clone();
-        Some(Crash { cluster, node: Some(node), process: None, storage: None, returns, repair: None })
+        Some(Crash {
+            cluster,
+            node: Some(node),
+            process: None,
+            storage: None,
+            returns,
+            repair: None,
+            reported: None,
+        })
     };
     let when = When {
+        of: None,
         fact: FactKind::Taken,
         cluster: all[thief].0.clone(),
         node: Some(all[thief].1),

@@ -458,7 +458,8 @@ fn details(spec: &FederationSpec) -> Smaller {
             put(&|it| {
                 let cluster = lost.cluster.clone();
                 let LoseCluster { storage, returns, repair, .. } = *lost;
-                let crash = Crash { cluster, node: Some(0), process: None, storage, returns, repair };
+                let crash =
+                    Crash { cluster, node: Some(0), process: None, reported: None, storage, returns, repair };
                 (it.lose_cluster, it.crash) = (None, Some(crash));
             });
             put(&|it| it.lose_cluster.iter_mut().for_each(|it| it.storage = None));
@@ -469,7 +470,8 @@ fn details(spec: &FederationSpec) -> Smaller {
             put(&|it| {
                 let cluster = lost.cluster.clone();
                 let LoseRack { storage, returns, repair, .. } = *lost;
-                let crash = Crash { cluster, node: Some(0), process: None, storage, returns, repair };
+                let crash =
+                    Crash { cluster, node: Some(0), process: None, reported: None, storage, returns, repair };
                 (it.lose_rack, it.crash) = (None, Some(crash));
             });
             put(&|it| it.lose_rack.iter_mut().for_each(|it| it.storage = None));

@@ -194,7 +194,8 @@ impl Harness {
 /// Returns whether a fault that waits for a fact is due. The process has then performed the other actions of the same
 /// event as well, but none of their effects has reached another process or the storage.
 fn is_triggered(trigger: &Trigger, trace: &Trace) -> bool {
-    let &Trigger::When { fact: kind, cluster: None, process: Some(process), occurrence } = trigger else {
+    let &Trigger::When { fact: kind, of: None, cluster: None, process: Some(process), occurrence } = trigger
+    else {
         panic!("the contract's tests wait for a fact of one process");
     };
     let facts = trace.lives(process).flat_map(|(_, facts)| facts);

@@ -209,10 +209,9 @@ impl<P: Process + 'static> EventHandler<P> {
     fn record(&mut self, now: Time, fact: Fact) -> Result<bool, EngineError> {
         self.facts.write(now, &fact).map_err(EngineError::Facts)?;
         self.meter.count(now, &fact);
-        let kind = fact.kind();
         let halted =
-            self.attention.watches.iter().any(|watch| watch.matches(kind, self.me.process, self.me.cluster));
-        if halted || self.attention.follows.contains(&kind) {
+            self.attention.watches.iter().any(|watch| watch.matches(&fact, self.me.process, self.me.cluster));
+        if halted || self.attention.follows.contains(&fact.kind()) {
             self.effects.push(Effect::Report(ToSupervisor::Fact { fact, halted }));
         }
         Ok(halted)

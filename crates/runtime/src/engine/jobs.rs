@@ -147,7 +147,7 @@ mod tests {
         let facts = FactsWriter::new(tempfile::tempfile().unwrap(), me, Life(1));
         let identity = Identity { process: me, life: Life(1), cluster: ClusterId(0) };
         let fact = FactKind::Protected;
-        let marks = Trigger::When { fact, cluster: None, process: None, occurrence: 1 };
+        let marks = Trigger::When { fact, of: None, cluster: None, process: None, occurrence: 1 };
         let attention = ReportedFacts { follows: Vec::new(), watches: vec![marks] };
         let (supervisor, _) = mpsc::unbounded_channel();
         let mut handler = EventHandler::new(identity, clock, attention, storage, supervisor, facts, None);

@@ -222,8 +222,13 @@ fn options(dir: &std::path::Path, enough: &Arc<AtomicBool>) -> RunOptions {
         idle_lives: 0,
     };
     let fault = Fault::crash(ProcessId(SILENT));
-    let planned =
-        PlannedFault { no: FaultNo(0), trigger: Trigger::At(Time::ZERO + PLANNED), fault, cause: None };
+    let planned = PlannedFault {
+        no: FaultNo(0),
+        trigger: Trigger::At(Time::ZERO + PLANNED),
+        fault,
+        reported: None,
+        cause: None,
+    };
     RunOptions {
         run_dir: dir.join("run"),
         description: Arc::default(),

@@ -57,7 +57,7 @@ fn lose(cluster: u16, (storage, returns): (StorageFate, bool)) -> Fault {
 }
 
 fn when(fact: FactKind, process: ProcessId, occurrence: u32) -> Trigger {
-    Trigger::When { fact, cluster: None, process: Some(process), occurrence }
+    Trigger::When { fact, of: None, cluster: None, process: Some(process), occurrence }
 }
 
 /// Runs the federation, and returns how the run ended. Asserts that all faults were injected and that the

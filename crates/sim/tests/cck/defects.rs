@@ -152,7 +152,7 @@ fn second_failure() -> impl Iterator<Item = Federation> {
 }
 
 fn when(fact: FactKind, process: u32, occurrence: u32) -> Trigger {
-    Trigger::When { fact, cluster: None, process: Some(ProcessId(process)), occurrence }
+    Trigger::When { fact, of: None, cluster: None, process: Some(ProcessId(process)), occurrence }
 }
 
 #[test]

@@ -175,7 +175,13 @@ impl Federation {
             let fact = KINDS[rng.random_range(0..KINDS.len())];
             let often = matches!(fact, FactKind::Ran | FactKind::Transmitted | FactKind::Delivered);
             let most = if often { 150 } else { 20 };
-            Trigger::When { fact, cluster: None, process: None, occurrence: rng.random_range(1..=most) }
+            Trigger::When {
+                fact,
+                of: None,
+                cluster: None,
+                process: None,
+                occurrence: rng.random_range(1..=most),
+            }
         };
         let storage = if rng.random_range(0..3) == 0 { StorageFate::Lost } else { StorageFate::Kept };
         let returns = rng.random_range(0..3) > 0;
@@ -274,6 +280,7 @@ impl Federation {
             no: FaultNo(no),
             trigger,
             fault,
+            reported: None,
             cause: None,
         });
         let supervisor = faultline_supervisor::Config {

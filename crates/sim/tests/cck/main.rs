@@ -33,7 +33,8 @@ fn without_faults_every_federation_computes_the_sequential_result() {
 #[test]
 fn without_fault_tolerance_the_first_failure_ends_the_run() {
     let mut federation = Federation::random(3, 0);
-    let trigger = Trigger::When { fact: FactKind::Ran, cluster: None, process: None, occurrence: 3 };
+    let trigger =
+        Trigger::When { fact: FactKind::Ran, of: None, cluster: None, process: None, occurrence: 3 };
     let fault = Fault::crash(ProcessId(0));
     federation.faults.push((trigger, fault));
     let ended = federation.run::<NoProtocol>(());

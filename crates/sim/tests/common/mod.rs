@@ -84,6 +84,7 @@ pub(crate) fn config(
                 no: FaultNo(no as u32),
                 trigger,
                 fault,
+                reported: None,
                 cause: None,
             })
             .collect(),

@@ -44,7 +44,7 @@ fn lose(cluster: u16, (storage, returns): (StorageFate, bool)) -> Fault {
 }
 
 fn when(fact: FactKind, process: Option<ProcessId>, occurrence: u32) -> Trigger {
-    Trigger::When { fact, cluster: None, process, occurrence }
+    Trigger::When { fact, of: None, cluster: None, process, occurrence }
 }
 
 /// Runs a federation, and asserts that every fault is injected and that the result is correct. Returns the

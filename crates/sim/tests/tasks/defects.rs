@@ -110,7 +110,7 @@ fn three() -> Federation {
 }
 
 fn when(fact: FactKind, process: u32, occurrence: u32) -> Trigger {
-    Trigger::When { fact, cluster: None, process: Some(ProcessId(process)), occurrence }
+    Trigger::When { fact, of: None, cluster: None, process: Some(ProcessId(process)), occurrence }
 }
 
 fn crash(process: u32, returns: bool) -> Fault {

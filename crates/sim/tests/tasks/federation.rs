@@ -132,7 +132,13 @@ impl Federation {
             Trigger::At(Time::ZERO + Span::from_millis(rng.random_range(1..1500)))
         } else {
             let fact = KINDS[rng.random_range(0..KINDS.len())];
-            Trigger::When { fact, cluster: None, process: None, occurrence: rng.random_range(1..=20) }
+            Trigger::When {
+                fact,
+                of: None,
+                cluster: None,
+                process: None,
+                occurrence: rng.random_range(1..=20),
+            }
         };
         let storage = if rng.random_range(0..3) == 0 { StorageFate::Lost } else { StorageFate::Kept };
         let returns = rng.random_range(0..2) == 0;
@@ -196,6 +202,7 @@ impl Federation {
             no: FaultNo(no),
             trigger,
             fault,
+            reported: None,
             cause: None,
         });
         let supervisor = faultline_supervisor::Config {

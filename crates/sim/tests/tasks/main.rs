@@ -82,7 +82,8 @@ fn without_faults_every_federation_computes_the_sequential_result() {
 #[test]
 fn without_fault_tolerance_the_first_failure_ends_the_run() {
     let mut federation = Federation::random(3, 0);
-    let trigger = Trigger::When { fact: FactKind::Ran, cluster: None, process: None, occurrence: 3 };
+    let trigger =
+        Trigger::When { fact: FactKind::Ran, of: None, cluster: None, process: None, occurrence: 3 };
     let fault = Fault::crash(ProcessId(0));
     federation.faults.push((trigger, fault));
     let ended = federation.run::<NoProtocol>(());
@@ -103,7 +104,8 @@ fn a_cluster_that_joins_late_has_not_failed() {
     assert!(ended.facts.iter().any(|it| late(&it)), "the late processes steal tasks");
     // Once the late processes are present, the failure of one of them ends the run.
     let late = Some(ClusterId(1));
-    let trigger = Trigger::When { fact: FactKind::Ran, cluster: late, process: None, occurrence: 1 };
+    let trigger =
+        Trigger::When { fact: FactKind::Ran, of: None, cluster: late, process: None, occurrence: 1 };
     let fault = Fault::crash(ProcessId(2));
     federation.faults.push((trigger, fault));
     let ended = federation.run::<NoProtocol>(());

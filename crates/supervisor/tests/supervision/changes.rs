@@ -95,7 +95,7 @@ impl TestDriver {
 /// Returns a fault that kills a process at `at`, counted from the start of the application.
 fn at(no: u32, at: u64, process: ProcessId) -> PlannedFault {
     let fault = Fault::crash(process);
-    PlannedFault { no: FaultNo(no), trigger: Trigger::At(Time(at)), fault, cause: None }
+    PlannedFault { no: FaultNo(no), trigger: Trigger::At(Time(at)), fault, reported: None, cause: None }
 }
 
 fn recorded(change: Change) -> Order {
@@ -225,7 +225,8 @@ fn a_life_that_starts_during_a_pause_is_paused() {
 fn a_process_paused_by_a_fault_stays_paused_for_its_span() {
     let mut driver = TestDriver::begun();
     let fault = Fault::pause(P0, Span(40));
-    let added = PlannedFault { no: FaultNo(1), trigger: Trigger::At(Time(0)), fault, cause: None };
+    let added =
+        PlannedFault { no: FaultNo(1), trigger: Trigger::At(Time(0)), fault, reported: None, cause: None };
     assert_eq!(driver.change(Change::Fault(added)).last(), Some(&pause(P0, true)), "the fault is due now");
     driver.now = Time(BEGUN + 10);
     assert_eq!(driver.change(Change::Pause(true))[1..], [pause(P1, true)]);

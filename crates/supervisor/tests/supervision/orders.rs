@@ -60,6 +60,7 @@ impl TestDriver {
                     no: FaultNo(no as u32),
                     trigger,
                     fault,
+                    reported: None,
                     cause: None,
                 })
                 .collect(),
@@ -155,7 +156,7 @@ fn at(after: u64) -> Trigger {
 }
 
 fn when(fact: FactKind, cluster: Option<ClusterId>, occurrence: u32) -> Trigger {
-    Trigger::When { fact, cluster, process: None, occurrence }
+    Trigger::When { fact, of: None, cluster, process: None, occurrence }
 }
 
 fn launch(process: ProcessId, life: u32, boot: Boot) -> [Order; 2] {

@@ -250,6 +250,7 @@ fn faults_have_no_effect_on_an_absent_cluster() {
         no: FaultNo(no),
         trigger: Trigger::At(Time(at)),
         fault: Fault::kill(GUEST, StorageFate::Lost),
+        reported: None,
         cause: None,
     };
     let mut driver = TestDriver::begun(vec![crash(0, JOINS / 2), crash(1, JOINS * 3)]);

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use faultline_core::{
-    Boot, CheckNo, Cluster, ClusterId, Ending, Fact, Life, Membership, MembershipVersion, Observation,
-    ProcessId, Scope, Span, Time,
+    Boot, CheckNo, Cluster, ClusterId, Ending, Fact, FactKind, Fault, FaultNo, Life, Membership,
+    MembershipVersion, Observation, PlannedFault, ProcessId, Scope, Source, Span, Time, Trigger, WatchNo,
 };
-use faultline_supervisor::{Config, Order, Outcome, Report, Supervisor, SystemEnd, SystemRun};
+use faultline_supervisor::{Config, FaultState, Order, Outcome, Report, Supervisor, SystemEnd, SystemRun};
 
 use crate::member;
 
@@ -25,6 +25,10 @@ impl TestDriver {
     }
 
     fn with(system: SystemRun) -> TestDriver {
+        TestDriver::planned(system, Vec::new())
+    }
+
+    fn planned(system: SystemRun, plan: Vec<PlannedFault>) -> TestDriver {
         let membership = Membership {
             version: MembershipVersion(0),
             members: Arc::new([member(0, 0), member(1, 1)]),
@@ -37,7 +41,7 @@ impl TestDriver {
             volatile_storage: false,
             deadline: Span(100_000),
             start_within: Some(Span(100_000)),
-            plan: Vec::new(),
+            plan,
             joins: Vec::new(),
             leaves: Vec::new(),
             scope: Scope::Process,
@@ -63,6 +67,22 @@ impl TestDriver {
     fn observe(&mut self, at: u64, process: ProcessId, life: Life, observation: Observation) {
         let fact = Fact::Observed(Box::new(observation));
         self.report(at, Report::Fact { process, life, fact, halted: false });
+    }
+
+    /// Reports a line for a watch, at which the process is halted.
+    fn log(&mut self, at: u64, process: ProcessId, watch: u16) {
+        let line = Observation::Logged { watch: WatchNo(watch), line: "a line".into() };
+        let fact = Fact::Observed(Box::new(line));
+        self.report(at, Report::Fact { process, life: FIRST, fact, halted: true });
+    }
+
+    /// Returns the processes that faults have killed.
+    fn killed(&self) -> Vec<ProcessId> {
+        let killed = self.orders.iter().filter_map(|it| match it {
+            Order::Kill { lives, .. } => Some(lives.iter().map(|it| it.0)),
+            _ => None,
+        });
+        killed.flatten().collect()
     }
 
     fn begins(&mut self, at: u64) {
@@ -184,4 +204,57 @@ fn a_run_ends_after_its_checks_have_been_carried_out_one_after_the_other() {
     assert!(!driver.has_ended(), "this check has been carried out before");
     driver.observe(1_230, first, Life(2), checked(2));
     assert!(driver.has_ended());
+}
+
+fn crash_of_reporter(trigger: Trigger) -> PlannedFault {
+    let fault = Fault::crash(ProcessId::SUPERVISOR);
+    PlannedFault { no: FaultNo(0), trigger, fault, reported: Some(WatchNo(1)), cause: None }
+}
+
+fn ends_late() -> SystemRun {
+    SystemRun { set_up_by: None, ends: SystemEnd::After(Span(1000)), checks: Vec::new() }
+}
+
+#[test]
+fn a_fault_strikes_the_node_that_last_logged_a_line_for_its_watch() {
+    let plan = vec![crash_of_reporter(Trigger::At(Time(100)))];
+    let mut driver = TestDriver::planned(ends_late(), plan);
+    // Lines from before the beginning count, and those for another watch do not.
+    driver.log(2, NODES[0], 1);
+    driver.log(3, NODES[1], 1);
+    driver.log(4, NODES[0], 0);
+    driver.begins(10);
+    driver.report(110, Report::Timeout);
+    assert_eq!(driver.killed(), [NODES[1]]);
+    let fault = Box::new(Fault::crash(NODES[1]));
+    assert!(driver.orders.contains(&Order::Record(Fact::Injecting { no: FaultNo(0), fault })));
+}
+
+#[test]
+fn a_fault_has_no_effect_if_no_node_has_logged_a_line_for_its_watch() {
+    let mut driver = TestDriver::planned(ends_late(), vec![crash_of_reporter(Trigger::At(Time(100)))]);
+    driver.begins(10);
+    driver.log(20, NODES[0], 0);
+    driver.report(110, Report::Timeout);
+    assert_eq!(driver.killed(), []);
+    let reason = "no node had logged a line for its watch".into();
+    assert_eq!(driver.supervisor.faults()[0].1, FaultState::Ineffective(reason));
+}
+
+#[test]
+fn a_fault_waits_for_a_line_for_its_watch_after_the_beginning() {
+    let when = Trigger::When {
+        fact: FactKind::Logged,
+        of: Some(Source::Watch(WatchNo(1))),
+        cluster: None,
+        process: None,
+        occurrence: 1,
+    };
+    let mut driver = TestDriver::planned(ends_late(), vec![crash_of_reporter(when)]);
+    driver.log(2, NODES[0], 1);
+    driver.begins(10);
+    driver.log(20, NODES[0], 0);
+    assert_eq!(driver.killed(), [], "the line is for another watch");
+    driver.log(30, NODES[1], 1);
+    assert_eq!(driver.killed(), [NODES[1]]);
 }

@@ -1,9 +1,9 @@
 //! A line's columns as a fact: the inverse of [`crate::row`].
 
 use faultline_core::{
-    Boot, Cause, CheckNo, Claim, EndedBy, Ending, Fact, FactKind, FactNo, FaultNo, Life, Observation,
-    PartitionClaim, PhaseClaim, PlannedFault, PlannedTask, Position, ProbeNo, Sn, Span, StorageFate, Theft,
-    TheftStep, WatchNo, Witness,
+    Boot, Cause, CheckNo, Claim, ClusterId, EndedBy, Ending, Fact, FactKind, FactNo, FaultNo, Life,
+    Observation, PartitionClaim, PhaseClaim, PlannedFault, PlannedTask, Position, ProbeNo, ProcessId, Sn,
+    Span, StorageFate, Target, Theft, TheftStep, WatchNo, Witness,
 };
 
 use super::ImportError;
@@ -287,7 +287,20 @@ fn supervisor(kind: FactKind, plan: &[PlannedFault], from: &mut Fields<'_>) -> R
                     "add the fault to `plan` of the `run` line",
                 )
             })?;
-            Fact::Injecting { no, fault: Box::new(planned.fault.clone()) }
+            // Only the fact shows the target of a fault that strikes the node that last logged a line.
+            let known = planned.reported.is_none();
+            let fault = match planned.fault.target() {
+                Some(Target::Process(target)) => {
+                    let process = from.process_or("about_process", known.then_some(target))?;
+                    planned.aimed_at(process, ClusterId::OUTSIDE)
+                }
+                Some(Target::Cluster(target)) => {
+                    let cluster = from.cluster_or("about_cluster", known.then_some(target))?;
+                    planned.aimed_at(ProcessId::SUPERVISOR, cluster)
+                }
+                Some(Target::Rack { .. }) | None => planned.fault.clone(),
+            };
+            Fact::Injecting { no, fault: Box::new(fault) }
         }
         FactKind::Ineffective => {
             let no = FaultNo(from.number("fault")?);

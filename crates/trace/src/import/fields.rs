@@ -292,9 +292,20 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn process_or_own(&mut self, column: &str) -> Result<ProcessId, ImportError> {
-        match self.optional_text(column)? {
-            Some(name) => self.named(column, &name),
-            None => Ok(self.own),
+        let own = self.own;
+        self.process_or(column, Some(own))
+    }
+
+    /// Reads the name of a process. `otherwise` stands for a missing name; without it, a name is required.
+    pub(super) fn process_or(
+        &mut self,
+        column: &str,
+        otherwise: Option<ProcessId>,
+    ) -> Result<ProcessId, ImportError> {
+        match (self.optional_text(column)?, otherwise) {
+            (Some(name), _) => self.named(column, &name),
+            (None, Some(process)) => Ok(process),
+            (None, None) => self.process(column),
         }
     }
 
@@ -311,6 +322,19 @@ impl<'a> Fields<'a> {
     pub(super) fn cluster(&mut self, column: &str) -> Result<ClusterId, ImportError> {
         let name = self.text(column)?;
         self.names.known_cluster(&name)
+    }
+
+    /// Reads the name of a cluster. `otherwise` stands for a missing name; without it, a name is required.
+    pub(super) fn cluster_or(
+        &mut self,
+        column: &str,
+        otherwise: Option<ClusterId>,
+    ) -> Result<ClusterId, ImportError> {
+        match (self.optional_text(column)?, otherwise) {
+            (Some(name), _) => self.names.known_cluster(&name),
+            (None, Some(cluster)) => Ok(cluster),
+            (None, None) => self.cluster(column),
+        }
     }
 
     pub(super) fn group(&mut self, column: &str) -> Result<GroupId, ImportError> {
