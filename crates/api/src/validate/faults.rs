@@ -197,7 +197,7 @@ impl Check<'_> {
     /// Checks the watch or the probe of the fact that a fault waits for.
     fn source(&mut self, path: &str, fact: FactKind, of: &str) {
         let Some(system) = self.spec.application.system() else {
-            let message = "only facts of a system are about a watch or a probe";
+            let message = format!("only facts of a system are about a watch or a probe (found `{of}`)");
             return self.problem(path, message, "omit it");
         };
         if system.source(fact, of).is_some() {
@@ -213,7 +213,11 @@ impl Check<'_> {
                     listed_or(&names, "add it to `probes`"),
                 );
             }
-            _ => self.problem(path, "this fact is about neither a watch nor a probe", "omit it"),
+            _ => self.problem(
+                path,
+                format!("this fact is about neither a watch nor a probe (found `{of}`)"),
+                "omit it",
+            ),
         }
     }
 
@@ -229,7 +233,7 @@ impl Check<'_> {
         let path = format!("{path}.reported");
         let system = self.spec.application.system();
         if system.is_none() {
-            let message = "only the nodes of a system have watches";
+            let message = format!("only the nodes of a system have watches (found `{name}`)");
             return self.problem(path, message, "name the target with `cluster` and `node`");
         }
         if let Some((other, _)) = others.into_iter().find(|it| it.1) {
