@@ -17,7 +17,6 @@
 
 use std::sync::Arc;
 
-use faultline_core::fault::{Impairment, StorageFault};
 use faultline_core::{ClusterId, Fault, FaultNo, PlannedFault, ProcessId, Span, Target, Time, Trigger};
 use rand::distr::Distribution;
 use rand::{Rng, RngExt};
@@ -29,7 +28,7 @@ use crate::failure_trace::{Hit, hits};
 use crate::names::Names;
 use crate::quantity::Duration;
 use crate::resource::{
-    self, ANY, ActionRef, BadStorage, Fate, Federation, FederationSpec, Links, Mtbf, TriggerRef, When,
+    self, ANY, ActionRef, Fate, Federation, FederationSpec, Links, Mtbf, TriggerRef, When,
 };
 
 /// First random stream for faults. Lower ones are free for other uses.
@@ -199,10 +198,6 @@ impl Draw<'_> {
                 let cluster = cluster.unwrap_or_else(|| self.cluster(&it.cluster, None));
                 self.kill(cluster.into(), it.storage, it.returns, it.repair)
             }
-            ActionRef::Pause(it) => {
-                let process = self.process(&it.process, &it.cluster, it.node);
-                Fault::Impair { process, how: Impairment::Paused, span: self.span(it.span) }
-            }
             ActionRef::Link(it) => {
                 let (from, to) = self.pair(&it.from, &it.to);
                 let base = self.links.properties(self.names.cluster(from), self.names.cluster(to));
@@ -217,12 +212,10 @@ impl Draw<'_> {
                     span: self.span(it.span).unwrap_or(Span::MAX),
                 }
             }
-            ActionRef::SlowStorage(it) => {
-                let process = self.process(&it.process, &it.cluster, it.node);
-                Fault::storage(process, StorageFault::Slow(it.by.0), self.span(it.span))
+            ActionRef::Impair(it) => {
+                let process = self.process(it.process, it.cluster, it.node);
+                Fault::Impair { process, how: it.how, span: self.span(it.span) }
             }
-            ActionRef::FullStorage(it) => self.bad_storage(it, StorageFault::Full),
-            ActionRef::CorruptStorage(it) => self.bad_storage(it, StorageFault::Corrupt),
         }
     }
 
@@ -253,11 +246,6 @@ impl Draw<'_> {
             None => rack.unwrap_or_else(|| self.rng.random_range(0..spec.racks())),
         };
         Target::Rack { cluster, rack, nodes }
-    }
-
-    fn bad_storage(&mut self, it: &BadStorage, how: StorageFault) -> Fault {
-        let process = self.process(&it.process, &it.cluster, it.node);
-        Fault::storage(process, how, self.span(it.span))
     }
 
     fn process(&mut self, name: &Option<String>, cluster: &str, node: Option<u32>) -> ProcessId {

@@ -1,6 +1,7 @@
 //! Checks that faults can be triggered and that their targets exist.
 
-use faultline_core::{FactKind, Span};
+use faultline_core::fault::{Impairment, StorageFault};
+use faultline_core::{FactKind, Fault, Span};
 
 use super::{Check, listed};
 use crate::plan::times_of;
@@ -130,8 +131,7 @@ impl Check<'_> {
             [] => self.problem(
                 path,
                 "the fault has no action",
-                "add one: `crash`, `pause`, `loseCluster`, `loseRack`, `link`, `partition`, `slowStorage`, `fullStorage` \
-                 or `corruptStorage`",
+                format!("add one: {}", Fault::KINDS.map(|it| format!("`{it}`")).join(", ")),
             ),
             [(name, action)] => {
                 let path = format!("{path}.{name}");
@@ -321,11 +321,6 @@ impl Check<'_> {
     fn action(&mut self, path: &str, action: ActionRef<'_>, trace: Option<&TraceTrigger>) {
         match action {
             ActionRef::Crash(it) => self.process(path, &it.process, &it.cluster, it.node),
-            ActionRef::Pause(it) => {
-                self.process(path, &it.process, &it.cluster, it.node);
-                self.lasts(path, it.span);
-                self.must_last(path, it.span, trace);
-            }
             ActionRef::LoseCluster(it) => self.target(path, "cluster", &it.cluster, None),
             ActionRef::LoseRack(it) => self.rack(path, it),
             ActionRef::Link(it) => {
@@ -364,21 +359,30 @@ impl Check<'_> {
                 self.lasts(path, it.span);
                 self.must_last(path, it.span, trace);
             }
-            ActionRef::SlowStorage(it) => {
-                self.process(path, &it.process, &it.cluster, it.node);
+            ActionRef::Impair(it) => {
+                self.process(path, it.process, it.cluster, it.node);
                 self.lasts(path, it.span);
-                if it.by.0 == Span::ZERO {
-                    self.problem(
-                        format!("{path}.by"),
-                        "the additional time must not be 0",
-                        "write a duration above zero",
-                    );
+                self.impairment(path, it.how);
+                if it.how == Impairment::Paused {
+                    self.must_last(path, it.span, trace);
                 }
             }
-            ActionRef::FullStorage(it) | ActionRef::CorruptStorage(it) => {
-                self.process(path, &it.process, &it.cluster, it.node);
-                self.lasts(path, it.span);
-            }
+        }
+    }
+
+    fn impairment(&mut self, path: &str, how: Impairment) {
+        match how {
+            Impairment::Storage(StorageFault::Slow(Span::ZERO)) => self.problem(
+                format!("{path}.by"),
+                "the additional time must not be 0",
+                "write a duration above zero",
+            ),
+            Impairment::Slow { percent } if !(101..=100_000).contains(&percent) => self.problem(
+                format!("{path}.by"),
+                format!("the factor is out of range (found {})", f64::from(percent) / 100.0),
+                "write a number between 1.01 and 1000, such as 3",
+            ),
+            _ => {}
         }
     }
 

@@ -326,6 +326,10 @@ fn what_a_system_cannot_do_is_refused() {
             system(&fields, "{ at: 1s, slowStorage: { cluster: a, node: 0, by: 1s, for: 1s } }"),
             "`slowStorage`",
         ),
+        (
+            system(&fields, "{ at: 1s, slow: { cluster: a, node: 0, by: 2 } }"),
+            "`slow` does not affect a system",
+        ),
         (system("command: [run, '{{ nme }}']", ""), "undefined value"),
         (system(&fields, "").replace("links:", "storage: {}\n  links:"), "`storage` has no effect"),
         (system(&fields, "").replace("links:", "protocol: { hc3i: {} }\n  links:"), "omit `protocol`"),
