@@ -17,7 +17,6 @@
 
 use std::sync::Arc;
 
-use faultline_core::fault::{Impairment, StorageFault};
 use faultline_core::{
     ClusterId, Fault, FaultNo, PlannedFault, ProcessId, Span, Target, Time, Trigger, WatchNo,
 };
@@ -31,7 +30,7 @@ use crate::failure_trace::{Hit, hits};
 use crate::names::Names;
 use crate::quantity::Duration;
 use crate::resource::{
-    self, ANY, ActionRef, BadStorage, Fate, Federation, FederationSpec, Links, Mtbf, TriggerRef, When,
+    self, ANY, ActionRef, Fate, Federation, FederationSpec, Links, Mtbf, TriggerRef, When,
 };
 
 /// First random stream for faults. Lower ones are free for other uses.
@@ -81,7 +80,8 @@ pub(crate) fn faults_of<'a>(
     let [(_, trigger)] = fault.triggers()[..] else { panic!("a valid fault has one trigger") };
     let [(_, action)] = fault.actions()[..] else { panic!("a valid fault has one action") };
     let reported = fault.reported().and_then(|it| spec.application.system()?.watch_no(it));
-    let mut draw = Draw { spec, links: spec.links(), names, rng: stream(spec, seed, entry), hit: None };
+    let mut draw =
+        Draw { spec, links: spec.links(), names, rng: stream(spec, seed, entry), hit: None, reported };
     draw.triggers(trigger, seed).into_iter().map(move |(trigger, hit)| {
         let cause = hit.as_ref().map(|it| it.cause.clone());
         draw.hit = hit;
@@ -162,6 +162,8 @@ struct Draw<'a> {
     rng: ChaCha8Rng,
     /// The recorded failure from which the current fault is taken, if any.
     hit: Option<Hit>,
+    /// The watch whose newest line will name the target, if the entry names one.
+    reported: Option<WatchNo>,
 }
 
 impl Draw<'_> {
@@ -198,7 +200,7 @@ impl Draw<'_> {
     fn fault(&mut self, action: ActionRef<'_>) -> Fault {
         match action {
             ActionRef::Crash(it) => {
-                let target = self.process(&it.process, &it.cluster, it.node, &it.reported).into();
+                let target = self.process(&it.process, &it.cluster, it.node).into();
                 self.kill(target, it.storage, it.returns, it.repair)
             }
             ActionRef::LoseRack(it) => {
@@ -206,14 +208,10 @@ impl Draw<'_> {
                 self.kill(target, it.storage, it.returns, it.repair)
             }
             ActionRef::LoseCluster(it) => {
-                let cluster = it.reported.as_ref().map(|_| ClusterId::OUTSIDE);
+                let cluster = self.reported.map(|_| ClusterId::OUTSIDE);
                 let cluster = cluster.or_else(|| self.struck_cluster(&it.cluster));
                 let cluster = cluster.unwrap_or_else(|| self.cluster(&it.cluster, None));
                 self.kill(cluster.into(), it.storage, it.returns, it.repair)
-            }
-            ActionRef::Pause(it) => {
-                let process = self.process(&it.process, &it.cluster, it.node, &it.reported);
-                Fault::Impair { process, how: Impairment::Paused, span: self.span(it.span) }
             }
             ActionRef::Link(it) => {
                 let (from, to) = self.pair(&it.from, &it.to);
@@ -229,12 +227,10 @@ impl Draw<'_> {
                     span: self.span(it.span).unwrap_or(Span::MAX),
                 }
             }
-            ActionRef::SlowStorage(it) => {
-                let process = self.process(&it.process, &it.cluster, it.node, &None);
-                Fault::storage(process, StorageFault::Slow(it.by.0), self.span(it.span))
+            ActionRef::Impair(it) => {
+                let process = self.process(it.process, it.cluster, it.node);
+                Fault::Impair { process, how: it.how, span: self.span(it.span) }
             }
-            ActionRef::FullStorage(it) => self.bad_storage(it, StorageFault::Full),
-            ActionRef::CorruptStorage(it) => self.bad_storage(it, StorageFault::Corrupt),
         }
     }
 
@@ -267,19 +263,8 @@ impl Draw<'_> {
         Target::Rack { cluster, rack, nodes }
     }
 
-    fn bad_storage(&mut self, it: &BadStorage, how: StorageFault) -> Fault {
-        let process = self.process(&it.process, &it.cluster, it.node, &None);
-        Fault::storage(process, how, self.span(it.span))
-    }
-
-    fn process(
-        &mut self,
-        name: &Option<String>,
-        cluster: &str,
-        node: Option<u32>,
-        reported: &Option<String>,
-    ) -> ProcessId {
-        if reported.is_some() {
+    fn process(&mut self, name: &Option<String>, cluster: &str, node: Option<u32>) -> ProcessId {
+        if self.reported.is_some() {
             return ProcessId::SUPERVISOR;
         }
         if let Some(name) = name {

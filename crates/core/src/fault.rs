@@ -3,7 +3,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
+use core::{fmt, mem};
 use serde::{Deserialize, Serialize};
 
 use crate::claim::{Breakage, Claim, PhaseClaim};
@@ -150,6 +150,49 @@ pub enum Impairment {
     Paused,
     /// The storage of the node malfunctions.
     Storage(StorageFault),
+    /// The node is slow: whatever it begins takes this percentage of its time, above 100.
+    Slow {
+        /// The percentage.
+        percent: u32,
+    },
+}
+
+/// The impairments of a node that are in force, with the faults that cause them: at most one of each kind. Does not
+/// contain pauses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Impairments(Vec<(FaultNo, Impairment)>);
+
+impl Impairments {
+    /// Returns what is in force while these faults last, in the order of their injection: of each kind, the last one.
+    pub fn in_force(unended: &[(FaultNo, Impairment)]) -> Impairments {
+        let is_last = |it: usize| {
+            let kind = mem::discriminant(&unended[it].1);
+            !unended[it + 1..].iter().any(|later| mem::discriminant(&later.1) == kind)
+        };
+        Impairments((0..unended.len()).filter(|&it| is_last(it)).map(|it| unended[it]).collect())
+    }
+
+    /// Returns the faults that cause the impairments.
+    pub fn faults(&self) -> impl Iterator<Item = FaultNo> {
+        self.0.iter().map(|it| it.0)
+    }
+
+    /// Returns the malfunction of the storage.
+    pub fn storage(&self) -> Option<StorageFault> {
+        self.0.iter().find_map(|it| match it.1 {
+            Impairment::Storage(how) => Some(how),
+            _ => None,
+        })
+    }
+
+    /// Returns the percentage of their time that the node's computations take.
+    pub fn percent(&self) -> u32 {
+        let percent = self.0.iter().find_map(|it| match it.1 {
+            Impairment::Slow { percent } => Some(percent),
+            _ => None,
+        });
+        percent.unwrap_or(100)
+    }
 }
 
 /// One fault, with its target resolved to processes and clusters.
@@ -202,6 +245,20 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// The names of all actions in federation files.
+    pub const KINDS: [&str; 10] = [
+        "crash",
+        "pause",
+        "loseCluster",
+        "loseRack",
+        "link",
+        "partition",
+        "slow",
+        "slowStorage",
+        "fullStorage",
+        "corruptStorage",
+    ];
+
     /// Creates a crash of a process that keeps its storage and returns.
     pub const fn crash(process: ProcessId) -> Fault {
         Fault::Kill {
@@ -232,7 +289,7 @@ impl Fault {
         Fault::Impair { process, how: Impairment::Storage(how), span: span.into() }
     }
 
-    /// Returns the name of the action in federation files.
+    /// Returns the name of the action in federation files, one of [`Fault::KINDS`].
     pub fn kind(&self) -> &'static str {
         match self {
             Fault::Kill { target: Target::Process(_), .. } => "crash",
@@ -240,6 +297,7 @@ impl Fault {
             Fault::Kill { target: Target::Rack { .. }, .. } => "loseRack",
             Fault::Impair { how, .. } => match how {
                 Impairment::Paused => "pause",
+                Impairment::Slow { .. } => "slow",
                 Impairment::Storage(StorageFault::Slow(_)) => "slowStorage",
                 Impairment::Storage(StorageFault::Full) => "fullStorage",
                 Impairment::Storage(StorageFault::Corrupt) => "corruptStorage",
@@ -275,6 +333,14 @@ impl Fault {
     pub fn impairs_storage(&self) -> Option<(ProcessId, StorageFault)> {
         match *self {
             Fault::Impair { process, how: Impairment::Storage(how), .. } => Some((process, how)),
+            _ => None,
+        }
+    }
+
+    /// Returns the percentage of their time that computations take on the node that the fault slows down.
+    pub fn slows(&self) -> Option<u32> {
+        match *self {
+            Fault::Impair { how: Impairment::Slow { percent }, .. } => Some(percent),
             _ => None,
         }
     }

@@ -58,6 +58,16 @@ impl Span {
     }
 }
 
+impl Span {
+    /// Returns this percentage of the duration.
+    pub fn percent(self, percent: u32) -> Span {
+        match percent {
+            100 => self,
+            _ => Span(u64::try_from(u128::from(self.0) * u128::from(percent) / 100).unwrap_or(u64::MAX)),
+        }
+    }
+}
+
 impl From<core::time::Duration> for Span {
     fn from(duration: core::time::Duration) -> Span {
         Span(duration.as_nanos().min(u128::from(u64::MAX)) as u64)

@@ -16,8 +16,17 @@ impl Chance {
 
     /// Returns the stream of a seed that decides about its nodes.
     pub(crate) fn of_nodes(seed: u64) -> Chance {
+        Chance::of_stream(seed, 1)
+    }
+
+    /// Returns the stream of a seed that decides which nodes are slow.
+    pub(crate) fn of_slow_nodes(seed: u64) -> Chance {
+        Chance::of_stream(seed, 2)
+    }
+
+    fn of_stream(seed: u64, stream: u64) -> Chance {
         let mut chance = Chance::new(seed);
-        chance.0.set_stream(1);
+        chance.0.set_stream(stream);
         chance
     }
 

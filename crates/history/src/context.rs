@@ -91,7 +91,8 @@ impl Context {
                 members.push(ProcessId(index as u32));
             }
         }
-        let longest_task = manifest.longest_task.unwrap_or_default();
+        let slowest = manifest.plan.iter().filter_map(|it| it.fault.slows()).max().unwrap_or(100);
+        let longest_task = manifest.longest_task.unwrap_or_default().percent(slowest);
         Context {
             promises: manifest.promises,
             clusters,

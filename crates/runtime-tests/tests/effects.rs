@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_conformance::{Act, Scenario, Script, Step};
-use faultline_core::fault::{LinkProperties, Outcome, StorageFault};
+use faultline_core::fault::{Impairment, LinkProperties, Outcome, StorageFault};
 use faultline_core::{
     ClusterId, Fact, Fault, FaultNo, Life, PlannedFault, ProcessId, Scope, Span, Time, Trigger,
 };
@@ -63,6 +63,10 @@ fn slow_storage() -> Fault {
     Fault::storage(P0, StorageFault::Slow(Span::from_millis(1)), None)
 }
 
+fn slow_node() -> Fault {
+    Fault::Impair { process: P0, how: Impairment::Slow { percent: 200 }, span: Some(Span::from_millis(100)) }
+}
+
 /// Returns a fault of each kind that ends no life. Some of them find what an earlier one has already changed.
 fn changes() -> Vec<(u64, Fault)> {
     let partition =
@@ -75,6 +79,7 @@ fn changes() -> Vec<(u64, Fault)> {
         (250, slow_storage()),
         (300, pause(300)),
         (350, pause(100)),
+        (380, slow_node()),
     ]
 }
 
@@ -104,7 +109,7 @@ fn every_fault_that_changes_something_has_an_effect() {
         let outcome = run(&scenario(changes(), None, Span::from_secs(2)), with_agents);
         assert_eq!(outcome.outcome, Outcome::Completed);
         let (p0, p1) = ((P0, Life(1)), (P1, Life(1)));
-        let expected = [vec![p0], vec![p0, p1], vec![p0], vec![p0], vec![p1], vec![p1]];
+        let expected = [vec![p0], vec![p0, p1], vec![p0], vec![p0], vec![p1], vec![p1], vec![p0]];
         assert_eq!(applied(&outcome.effects), (0..).zip(expected).collect(), "with agents: {with_agents}");
     }
 }

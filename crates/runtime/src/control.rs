@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use faultline_core::fault::{LinkProperties, StorageFault};
+use faultline_core::fault::{Impairments, LinkProperties};
 use faultline_core::{
     Boot, CheckNo, ClusterId, Fact, FactKind, Gauges, Life, Membership, ProcessId, Span, Time, Trigger,
 };
@@ -60,7 +60,8 @@ pub(crate) struct Setup {
     pub(crate) cut: Vec<(ClusterId, ClusterId)>,
     /// Triggers that wait for facts.
     pub(crate) watches: Vec<Trigger>,
-    pub(crate) storage_fault: Option<StorageFault>,
+    /// What is wrong with the node.
+    pub(crate) impaired: Impairments,
 }
 
 /// Address and life of each process, indexed by process; `None` for a process that is not up.
@@ -148,7 +149,8 @@ pub(crate) enum ToNode {
         to: ClusterId,
         cut: bool,
     },
-    Storage(Option<StorageFault>),
+    /// Impairs the node. Replaces earlier orders.
+    Impair(Impairments),
 }
 
 /// A message from a node to the supervisor.
@@ -182,7 +184,7 @@ pub(crate) enum ToSupervisor {
     SetUp,
     /// The node of a system cannot become ready, or cannot set the system up. The text is a predicate.
     NotReady(String),
-    /// An order concerning links or storage took effect at this time, by the run's clock. The node answers
+    /// An order concerning links or the node took effect at this time, by the run's clock. The node answers
     /// each such order with this message.
     InForce(Time),
 }

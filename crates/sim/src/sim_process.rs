@@ -64,6 +64,8 @@ pub(crate) struct SimProcess<P: Process> {
     /// Jobs in progress.
     pub(crate) jobs: Vec<(JobNo, P::Job)>,
     backlog: Option<Box<Backlog<P>>>,
+    /// The percentage of their time that computations and the handling of packets take.
+    pub(crate) percent: u32,
 }
 
 /// A process, or none. An [`Option`] would encode `None` in a rarely used field of the process, far away in
@@ -119,6 +121,7 @@ impl<P: Process> SimProcess<P> {
             reported: Time::ZERO,
             jobs: Vec::new(),
             backlog: None,
+            percent: 100,
         }
     }
 
@@ -131,12 +134,14 @@ impl<P: Process> SimProcess<P> {
     /// Begins the next life, which has no value yet.
     pub(crate) fn launch(&mut self, life: Life, boot: Boot) {
         assert!(!self.alive && life > self.life, "a new life follows the end of the old one");
-        *self = SimProcess { life, alive: true, boot, reported: self.reported, ..SimProcess::new() };
+        self.end();
+        (self.life, self.alive, self.boot) = (life, true, boot);
     }
 
     /// Ends this life and discards everything that belongs to it.
     pub(crate) fn end(&mut self) {
-        *self = SimProcess { life: self.life, reported: self.reported, ..SimProcess::new() };
+        let SimProcess { life, reported, percent, .. } = *self;
+        *self = SimProcess { life, reported, percent, ..SimProcess::new() };
     }
 
     pub(crate) fn backlog(&mut self) -> &mut Backlog<P> {

@@ -377,7 +377,9 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         let (from_life, to_life) = (sim_process.life, self.known_life(sim_process, to));
         self.stats.sent::<P>(&packet, bytes, route.is_between());
         let sent = match &mut self.processors {
-            Some(processors) => processors.handle(from, route.is_between(), bytes, self.now),
+            Some(processors) => {
+                processors.handle(from, route.is_between(), bytes, sim_process.percent, self.now)
+            }
             None => self.now,
         };
         match self.network.arrival(route, bytes, sent, self.now) {
@@ -419,8 +421,8 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         let Some(processors) = self.processors.as_mut().filter(|_| is_served) else {
             return self.arrive(flight);
         };
-        let at =
-            processors.handle(flight.to, route.is_between(), flight.packet.wire_len(P::saved_len), self.now);
+        let bytes = flight.packet.wire_len(P::saved_len);
+        let at = processors.handle(flight.to, route.is_between(), bytes, receiver.percent, self.now);
         self.queue.push(at, || SimEvent::Handled(flight));
     }
 
@@ -698,7 +700,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
             Action::Compute(no, job) => {
                 let begun = self.processors.as_ref().map_or(self.now, |it| it.free(process, self.now));
                 let sim_process = &mut self.sim_processes[process.index()];
-                let at = begun + job.cost();
+                let at = begun + job.cost().percent(sim_process.percent);
                 sim_process.jobs.push((no, job));
                 let life = sim_process.life;
                 self.queue.push(at, || SimEvent::Due(process, life, Due::Computed(no)));

@@ -137,7 +137,10 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
                     }
                 }
             }
-            Order::Storage { process, how, .. } => self.storages[process.index()].set_fault(how),
+            Order::Impair { process, in_force, .. } => {
+                self.storages[process.index()].set_fault(in_force.storage());
+                self.sim_processes[process.index()].percent = in_force.percent();
+            }
             Order::Record(fact) => self.record_own_fact(fact),
             Order::End(outcome) => self.outcome = Some(outcome),
         }

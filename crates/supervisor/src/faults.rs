@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use faultline_core::fault::{Impairment, LinkProperties, StorageFault};
+use faultline_core::fault::{Impairment, Impairments, LinkProperties};
 use faultline_core::{
     ClusterId, EndedBy, Fact, FactKind, Fault, FaultNo, Life, PlannedFault, Presence, ProcessId, StorageFate,
     Target, Time, Trigger,
@@ -41,9 +41,9 @@ pub(crate) enum Due {
         from: ClusterId,
         to: ClusterId,
     },
-    /// Ends a fault of the storage. Unless a later one is in force, an earlier one that has not ended is in force
-    /// again.
-    RestoreStorage {
+    /// Ends an impairment of a node. Unless a later one of its kind is in force, an earlier one that has not ended is in
+    /// force again.
+    RestoreNode {
         process: ProcessId,
         changed_by: FaultNo,
     },
@@ -52,17 +52,17 @@ pub(crate) enum Due {
     EndSystem,
 }
 
-/// The faults of a run, and those that have not ended for each link and storage.
+/// The faults of a run, and those that have not ended for each link and node.
 #[derive(Debug)]
 pub(crate) struct Plan {
     faults: Vec<FaultEntry>,
     links: BTreeMap<(ClusterId, ClusterId), Unended<Option<LinkProperties>>>,
     /// Number of partitions that cut each link.
     cuts: BTreeMap<(ClusterId, ClusterId), u32>,
-    storages: BTreeMap<ProcessId, Unended<StorageFault>>,
+    nodes: BTreeMap<ProcessId, Vec<(FaultNo, Impairment)>>,
 }
 
-/// Faults of the same kind with the same target, in the order of their injection. The last one is in force.
+/// Faults of the same link, in the order of their injection. The last one is in force.
 #[derive(Debug)]
 struct Unended<T>(Vec<(FaultNo, T)>);
 
@@ -98,7 +98,7 @@ impl Plan {
             faults: faults.into_iter().map(entry).collect(),
             links: BTreeMap::new(),
             cuts: BTreeMap::new(),
-            storages: BTreeMap::new(),
+            nodes: BTreeMap::new(),
         }
     }
 
@@ -199,11 +199,13 @@ impl Supervisor {
                     out.push(Order::Cut { from, to, cut: false });
                 }
             }
-            Due::RestoreStorage { process, changed_by } => {
-                let unended = self.plan.storages.entry(process).or_default();
-                if let Some(earlier) = unended.end(changed_by) {
-                    let (of, how) = earlier.unzip();
-                    out.push(Order::Storage { process, how, of });
+            Due::RestoreNode { process, changed_by } => {
+                let unended = self.plan.nodes.entry(process).or_default();
+                let before = Impairments::in_force(unended);
+                unended.retain(|it| it.0 != changed_by);
+                let in_force = Impairments::in_force(unended);
+                if in_force != before {
+                    out.push(Order::Impair { process, in_force, begins: None });
                 }
             }
             Due::Deadline => self.end_at_deadline(now, out),
@@ -269,11 +271,13 @@ impl Supervisor {
             Fault::Impair { process, how: Impairment::Paused, .. } => {
                 self.pause(process, (fault.until(now), no), now, out);
             }
-            Fault::Impair { process, how: Impairment::Storage(how), span } => {
-                out.push(Order::Storage { process, how: Some(how), of: Some(no) });
-                self.plan.storages.entry(process).or_default().0.push((no, how));
+            Fault::Impair { process, how, span } => {
+                let unended = self.plan.nodes.entry(process).or_default();
+                unended.push((no, how));
+                let in_force = Impairments::in_force(unended);
+                out.push(Order::Impair { process, in_force, begins: Some(no) });
                 if let Some(span) = span {
-                    self.plan_at(now + span, Due::RestoreStorage { process, changed_by: no });
+                    self.plan_at(now + span, Due::RestoreNode { process, changed_by: no });
                 }
             }
             Fault::Link { from, to, properties, span } => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use faultline_core::fault::{Change, LinkProperties, MemoryUse, StorageFault};
+use faultline_core::fault::{Change, Impairments, LinkProperties, MemoryUse};
 use faultline_core::{
     Boot, CheckNo, ClusterId, EndedBy, Fact, FaultNo, Gauges, Life, Membership, PlannedFault, Position,
     Presence, ProcessId, Progress, Scope, Span, StorageFate, Time, Trigger,
@@ -251,14 +251,14 @@ pub enum Order {
         /// Whether to cut the link.
         cut: bool,
     },
-    /// Makes the storage of a process's node malfunction, or work normally again (`None`).
-    Storage {
-        /// The process whose node has the storage.
+    /// Impairs the node of a process, for its later lives as well. Replaces earlier orders.
+    Impair {
+        /// The process.
         process: ProcessId,
-        /// The malfunction.
-        how: Option<StorageFault>,
-        /// The fault that is in force now, if any.
-        of: Option<FaultNo>,
+        /// What is wrong with the node from now on.
+        in_force: Impairments,
+        /// The fault that begins with this order; `None` if one ends.
+        begins: Option<FaultNo>,
     },
     /// Records a fact of the supervisor itself. The fact must be recorded before later orders are performed.
     Record(Fact),

@@ -93,6 +93,9 @@ fn impaired(how: Impairment, process: impl fmt::Display, is_past: bool) -> Strin
             let take = verb("took", "takes");
             format!("the storage of {process} {take} {extra} longer per write")
         }
+        Impairment::Slow { percent } => {
+            format!("{process} {be} slowed down by a factor of {}", f64::from(percent) / 100.0)
+        }
         Impairment::Storage(StorageFault::Full) => format!("the storage of {process} {be} full"),
         Impairment::Storage(StorageFault::Corrupt) => {
             format!("the storage of {process} {} corrupt data", verb("returned", "returns"))
@@ -175,8 +178,10 @@ pub fn entry_of(planned: &PlannedFault, names: &RunNames) -> String {
                 Some(watch) => add("reported", quoted(names.watch(watch))),
                 None => add("process", quoted(names.process(*process))),
             }
-            if let Impairment::Storage(StorageFault::Slow(by)) = how {
-                add("by", exact(*by));
+            match how {
+                Impairment::Storage(StorageFault::Slow(by)) => add("by", exact(*by)),
+                Impairment::Slow { percent } => add("by", (f64::from(*percent) / 100.0).to_string()),
+                _ => {}
             }
             span_of = lasts(span);
         }

@@ -297,6 +297,7 @@ mod tests {
             - { at: 1500ms, crash: { process: paris-1, storage: lost } }
             - { at: 2s, loseCluster: { cluster: rennes } }
             - { at: 1234us, pause: { process: rennes-0, for: 1s } }
+            - { at: 3s, slow: { process: paris-0, by: 2.5, for: 1s } }
             - { at: 3s, slowStorage: { process: paris-0, by: 10ms } }
             - { at: 3s, fullStorage: { process: paris-0, for: 100ms } }
             - { at: 3s, corruptStorage: { process: paris-0 } }

@@ -3,6 +3,7 @@
 //! Triggers and actions are optional fields of one flat struct rather than enums, so that an entry fits on one line and
 //! an API server can validate it. [`FaultSpec::triggers`] and [`FaultSpec::actions`] return them as enums.
 
+use faultline_core::fault::{Impairment, StorageFault};
 use faultline_core::{FactKind, StorageFate};
 use faultline_failures::Format;
 use kube_derive::KubeSchema;
@@ -26,8 +27,8 @@ use crate::resource::{ANY, Link, Preset};
     ).message("only a `trace` supplies a duration: add `for`"),
     validation = Rule::new(
         "[has(self.crash), has(self.pause), has(self.loseCluster), has(self.loseRack), has(self.link), has(self.partition), \
-         has(self.slowStorage), has(self.fullStorage), has(self.corruptStorage)].filter(x, x).size() == 1"
-    ).message("a fault must have exactly one action: crash, pause, loseCluster, loseRack, link, partition, slowStorage, fullStorage or corruptStorage"),
+         has(self.slow), has(self.slowStorage), has(self.fullStorage), has(self.corruptStorage)].filter(x, x).size() == 1"
+    ).message("a fault must have exactly one action: crash, pause, loseCluster, loseRack, link, partition, slow, slowStorage, fullStorage or corruptStorage"),
 )]
 pub struct FaultSpec {
     /// Trigger: at this time, counted from the start of the application.
@@ -68,6 +69,9 @@ pub struct FaultSpec {
     /// Action: cut the network between two clusters for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<Partition>,
+    /// Action: slow a node down for a while.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow: Option<Slow>,
     /// Action: delay the writes of a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow_storage: Option<SlowStorage>,
@@ -433,6 +437,32 @@ pub struct Partition {
     pub span: Option<Duration>,
 }
 
+/// Slows a node down for a while.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Slow {
+    /// The cluster of the node. Default `any`: drawn from the seed, so that every node of the federation is equally
+    /// likely or, if `node` is set, every cluster.
+    #[serde(default = "any", skip_serializing_if = "is_any")]
+    #[schemars(length(max = 40))]
+    pub cluster: String,
+    /// The number of the node in its cluster, from 0. Default: drawn from the seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
+    /// The name of the process, instead of `cluster` and `node`: `paris-1`, or a process outside the clusters, such as
+    /// `storage-server`, `recovery-process` or `event-logger`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 60))]
+    pub process: Option<String>,
+    /// The factor by which the node's computations take longer, with at most two decimals. A computation that has begun
+    /// is not affected.
+    #[schemars(range(min = 1.01, max = 1000.0))]
+    pub by: f64,
+    /// Duration of the fault. Default: until the end of the run or, with `trace`, as long as the recorded failure.
+    #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
+    pub span: Option<Duration>,
+}
+
 /// Delays the writes of a node.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -517,8 +547,6 @@ pub enum TriggerRef<'a> {
 pub enum ActionRef<'a> {
     /// See [`FaultSpec::crash`].
     Crash(&'a Crash),
-    /// See [`FaultSpec::pause`].
-    Pause(&'a Pause),
     /// See [`FaultSpec::lose_cluster`].
     LoseCluster(&'a LoseCluster),
     /// See [`FaultSpec::lose_rack`].
@@ -527,12 +555,34 @@ pub enum ActionRef<'a> {
     Link(&'a LinkChange),
     /// See [`FaultSpec::partition`].
     Partition(&'a Partition),
-    /// See [`FaultSpec::slow_storage`].
-    SlowStorage(&'a SlowStorage),
-    /// See [`FaultSpec::full_storage`].
-    FullStorage(&'a BadStorage),
-    /// See [`FaultSpec::corrupt_storage`].
-    CorruptStorage(&'a BadStorage),
+    /// An action on one node that continues to work, or on its process.
+    Impair(ImpairRef<'a>),
+}
+
+/// An action on one node that continues to work, or on its process.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ImpairRef<'a> {
+    /// What the action does.
+    pub how: Impairment,
+    /// See [`Slow::process`](field@Slow::process).
+    pub process: &'a Option<String>,
+    /// See [`Slow::cluster`](field@Slow::cluster).
+    pub cluster: &'a str,
+    /// See [`Slow::node`](field@Slow::node).
+    pub node: Option<u32>,
+    /// See [`Slow::span`](field@Slow::span).
+    pub span: Option<Duration>,
+}
+
+/// Returns an optional action as an [`ActionRef::Impair`].
+macro_rules! impair {
+    ($action:expr, $name:literal, $how:expr) => {
+        $action.as_ref().map(|it| {
+            let how = $how(it);
+            let (process, cluster) = (&it.process, &*it.cluster);
+            ($name, ActionRef::Impair(ImpairRef { how, process, cluster, node: it.node, span: it.span }))
+        })
+    };
 }
 
 impl FaultSpec {
@@ -554,14 +604,17 @@ impl FaultSpec {
     pub fn actions(&self) -> Vec<(&'static str, ActionRef<'_>)> {
         [
             self.crash.as_ref().map(|it| ("crash", ActionRef::Crash(it))),
-            self.pause.as_ref().map(|it| ("pause", ActionRef::Pause(it))),
+            impair!(self.pause, "pause", |_| Impairment::Paused),
             self.lose_cluster.as_ref().map(|it| ("loseCluster", ActionRef::LoseCluster(it))),
             self.lose_rack.as_ref().map(|it| ("loseRack", ActionRef::LoseRack(it))),
             self.link.as_ref().map(|it| ("link", ActionRef::Link(it))),
             self.partition.as_ref().map(|it| ("partition", ActionRef::Partition(it))),
-            self.slow_storage.as_ref().map(|it| ("slowStorage", ActionRef::SlowStorage(it))),
-            self.full_storage.as_ref().map(|it| ("fullStorage", ActionRef::FullStorage(it))),
-            self.corrupt_storage.as_ref().map(|it| ("corruptStorage", ActionRef::CorruptStorage(it))),
+            impair!(self.slow, "slow", |it: &Slow| Impairment::Slow { percent: it.percent() }),
+            impair!(self.slow_storage, "slowStorage", |it: &SlowStorage| {
+                Impairment::Storage(StorageFault::Slow(it.by.0))
+            }),
+            impair!(self.full_storage, "fullStorage", |_| Impairment::Storage(StorageFault::Full)),
+            impair!(self.corrupt_storage, "corruptStorage", |_| Impairment::Storage(StorageFault::Corrupt)),
         ]
         .into_iter()
         .flatten()
@@ -600,14 +653,46 @@ impl FaultSpec {
 
     /// Returns the name in the action's `process` field, if it has one.
     pub fn process(&self) -> Option<&str> {
-        let named = [
-            self.crash.as_ref().map(|it| &it.process),
-            self.pause.as_ref().map(|it| &it.process),
-            self.slow_storage.as_ref().map(|it| &it.process),
-            self.full_storage.as_ref().map(|it| &it.process),
-            self.corrupt_storage.as_ref().map(|it| &it.process),
+        let named = self.actions().into_iter().find_map(|(_, action)| match action {
+            ActionRef::Crash(it) => it.process.as_ref(),
+            ActionRef::Impair(it) => it.process.as_ref(),
+            _ => None,
+        });
+        named.map(String::as_str)
+    }
+
+    /// Returns the clusters that the trigger and the action name, including `any`.
+    pub fn clusters(&self) -> Vec<&str> {
+        let of_trigger = self.when.iter().map(|it| &*it.cluster);
+        let of_action = self.actions().into_iter().flat_map(|(_, action)| match action {
+            ActionRef::Crash(it) => vec![&*it.cluster],
+            ActionRef::LoseCluster(it) => vec![&*it.cluster],
+            ActionRef::LoseRack(it) => vec![&*it.cluster],
+            ActionRef::Link(it) => vec![&*it.from, &*it.to],
+            ActionRef::Partition(it) => vec![&*it.from, &*it.to],
+            ActionRef::Impair(it) => vec![it.cluster],
+        });
+        of_trigger.chain(of_action).collect()
+    }
+
+    /// Returns the cluster and the node that each action on a node names.
+    pub fn nodes_mut(&mut self) -> impl Iterator<Item = (&str, &mut Option<u32>)> {
+        let all = [
+            self.crash.as_mut().map(|it| (&*it.cluster, &mut it.node)),
+            self.pause.as_mut().map(|it| (&*it.cluster, &mut it.node)),
+            self.slow.as_mut().map(|it| (&*it.cluster, &mut it.node)),
+            self.slow_storage.as_mut().map(|it| (&*it.cluster, &mut it.node)),
+            self.full_storage.as_mut().map(|it| (&*it.cluster, &mut it.node)),
+            self.corrupt_storage.as_mut().map(|it| (&*it.cluster, &mut it.node)),
         ];
-        named.into_iter().flatten().flatten().next().map(String::as_str)
+        all.into_iter().flatten()
+    }
+}
+
+impl Slow {
+    /// Returns [`by`](field@Slow::by) as a percentage.
+    pub fn percent(&self) -> u32 {
+        (self.by * 100.0).round() as u32
     }
 }
 

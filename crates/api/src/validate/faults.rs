@@ -1,6 +1,7 @@
 //! Checks that faults can be triggered and that their targets exist.
 
-use faultline_core::{FactKind, Span};
+use faultline_core::fault::{Impairment, StorageFault};
+use faultline_core::{FactKind, Fault, Span};
 
 use super::{Check, listed};
 use crate::plan::times_of;
@@ -130,12 +131,12 @@ impl Check<'_> {
             [] => self.problem(
                 path,
                 "the fault has no action",
-                "add one: `crash`, `pause`, `loseCluster`, `loseRack`, `link`, `partition`, `slowStorage`, `fullStorage` \
-                 or `corruptStorage`",
+                format!("add one: {}", Fault::KINDS.map(|it| format!("`{it}`")).join(", ")),
             ),
             [(name, action)] => {
                 let path = format!("{path}.{name}");
                 self.repair(&path, fault);
+                self.reported(&path, fault.reported(), action);
                 self.action(&path, action, fault.trace.as_ref());
             }
             [(first, _), (second, _), ..] => self.problem(
@@ -227,9 +228,16 @@ impl Check<'_> {
         self.problem(path, format!("there is no watch `{name}`"), listed_or(&names, "add it to `watch`"));
     }
 
-    /// Checks the watch whose newest line names the target of a fault. `others` are fields that name it, too.
-    fn reported(&mut self, path: &str, reported: &Option<String>, others: [(&str, bool); 3]) {
+    /// Checks the watch whose newest line names the target of a fault.
+    fn reported(&mut self, path: &str, reported: Option<&str>, action: ActionRef<'_>) {
         let Some(name) = reported else { return };
+        let (process, cluster, node) = match action {
+            ActionRef::Crash(it) => (it.process.is_some(), &*it.cluster, it.node),
+            ActionRef::Impair(it) => (it.process.is_some(), it.cluster, it.node),
+            ActionRef::LoseCluster(it) => (false, &*it.cluster, None),
+            _ => (false, ANY, None),
+        };
+        let others = [("process", process), ("cluster", cluster != ANY), ("node", node.is_some())];
         let path = format!("{path}.reported");
         let system = self.spec.application.system();
         if system.is_none() {
@@ -385,20 +393,8 @@ impl Check<'_> {
 
     fn action(&mut self, path: &str, action: ActionRef<'_>, trace: Option<&TraceTrigger>) {
         match action {
-            ActionRef::Crash(it) => {
-                self.process(path, &it.process, &it.cluster, it.node);
-                self.reported(path, &it.reported, stated(&it.process, &it.cluster, it.node));
-            }
-            ActionRef::Pause(it) => {
-                self.process(path, &it.process, &it.cluster, it.node);
-                self.reported(path, &it.reported, stated(&it.process, &it.cluster, it.node));
-                self.lasts(path, it.span);
-                self.must_last(path, it.span, trace);
-            }
-            ActionRef::LoseCluster(it) => {
-                self.target(path, "cluster", &it.cluster, None);
-                self.reported(path, &it.reported, stated(&None, &it.cluster, None));
-            }
+            ActionRef::Crash(it) => self.process(path, &it.process, &it.cluster, it.node),
+            ActionRef::LoseCluster(it) => self.target(path, "cluster", &it.cluster, None),
             ActionRef::LoseRack(it) => self.rack(path, it),
             ActionRef::Link(it) => {
                 self.target(path, "from", &it.from, None);
@@ -436,21 +432,30 @@ impl Check<'_> {
                 self.lasts(path, it.span);
                 self.must_last(path, it.span, trace);
             }
-            ActionRef::SlowStorage(it) => {
-                self.process(path, &it.process, &it.cluster, it.node);
+            ActionRef::Impair(it) => {
+                self.process(path, it.process, it.cluster, it.node);
                 self.lasts(path, it.span);
-                if it.by.0 == Span::ZERO {
-                    self.problem(
-                        format!("{path}.by"),
-                        "the additional time must not be 0",
-                        "write a duration above zero",
-                    );
+                self.impairment(path, it.how);
+                if it.how == Impairment::Paused {
+                    self.must_last(path, it.span, trace);
                 }
             }
-            ActionRef::FullStorage(it) | ActionRef::CorruptStorage(it) => {
-                self.process(path, &it.process, &it.cluster, it.node);
-                self.lasts(path, it.span);
-            }
+        }
+    }
+
+    fn impairment(&mut self, path: &str, how: Impairment) {
+        match how {
+            Impairment::Storage(StorageFault::Slow(Span::ZERO)) => self.problem(
+                format!("{path}.by"),
+                "the additional time must not be 0",
+                "write a duration above zero",
+            ),
+            Impairment::Slow { percent } if !(101..=100_000).contains(&percent) => self.problem(
+                format!("{path}.by"),
+                format!("the factor is out of range (found {})", f64::from(percent) / 100.0),
+                "write a number between 1.01 and 1000, such as 3",
+            ),
+            _ => {}
         }
     }
 
@@ -586,11 +591,6 @@ mod tests {
         check.everything(&federation);
         assert_eq!((check.problems.len(), check.drawn), (1, MAX_DRAWN + 1));
     }
-}
-
-/// Returns the fields that name the target of a fault, and whether they are set.
-fn stated(process: &Option<String>, cluster: &str, node: Option<u32>) -> [(&'static str, bool); 3] {
-    [("process", process.is_some()), ("cluster", cluster != ANY), ("node", node.is_some())]
 }
 
 /// Returns a help text that lists the known names or, if there are none, `otherwise`.

@@ -1,5 +1,6 @@
 //! Checks a system, and refuses everything that has no meaning for commands that do not know Faultline.
 
+use faultline_core::fault::Impairment;
 use faultline_core::{ProcessId, Span};
 
 use super::Check;
@@ -119,12 +120,11 @@ impl Check<'_> {
             for (name, action) in fault.actions() {
                 let path = format!("spec.faults[{index}].{name}");
                 match action {
-                    ActionRef::SlowStorage(_) | ActionRef::FullStorage(_) | ActionRef::CorruptStorage(_) => self
-                        .problem(
-                            path,
-                            format!("`{name}` does not affect a system, whose programs use the disk of the machine"),
-                            "choose `crash`, `pause`, `loseCluster` or `loseRack`",
-                        ),
+                    ActionRef::Impair(it) if it.how != Impairment::Paused => self.problem(
+                        path,
+                        format!("`{name}` does not affect a system, whose programs use the machine as it is"),
+                        "choose `crash`, `pause`, `loseCluster` or `loseRack`",
+                    ),
                     _ => {}
                 }
             }

@@ -244,6 +244,7 @@ fn every_mistake_is_explained() {
             with("cluster: paris, storage: lost", "cluster: nancy, storage: lost"),
         ),
         ("node out of range", with("node: 1", "node: 3")),
+        ("a slow node that is fast", with("crash: { cluster: any }", "slow: { by: 1 }")),
         ("no racks", with("loseCluster: { cluster: paris, storage: lost }", "loseRack: { cluster: paris }")),
         (
             "rack out of range",

@@ -189,6 +189,7 @@ fn the_rules_refuse_what_the_validation_refuses() {
         ("pause", json!({ "cluster": "nancy", "for": "1s" })),
         ("loseCluster", json!({ "cluster": "nancy" })),
         ("loseRack", json!({ "cluster": "nancy" })),
+        ("slow", json!({ "cluster": "nancy", "by": 2 })),
         ("slowStorage", json!({ "cluster": "nancy", "by": "1s" })),
         ("fullStorage", json!({ "cluster": "nancy" })),
         ("corruptStorage", json!({ "cluster": "nancy" })),
@@ -325,6 +326,7 @@ fn the_rules_refuse_nodes_that_do_not_exist() {
     for (action, fields) in [
         ("crash", json!({})),
         ("pause", json!({ "for": "1s" })),
+        ("slow", json!({ "by": 2 })),
         ("slowStorage", json!({ "by": "1s" })),
         ("fullStorage", json!({})),
         ("corruptStorage", json!({})),

@@ -5,7 +5,7 @@ use std::hash::Hasher;
 use faultline_api::mtbf::{mean_between_faults, with_mean_between_faults};
 use faultline_api::resource::{Hc3i, ProtocolSpec, ReplicateTo};
 use faultline_api::{Federation, parse, plan};
-use faultline_core::fault::{LinkProperties, StorageFault};
+use faultline_core::fault::{Impairment, LinkProperties, StorageFault};
 use faultline_core::{
     ClusterId, FactKind, Fault, PlannedFault, ProcessId, Span, StorageFate, Target, Time, Trigger,
 };
@@ -84,7 +84,8 @@ fn explicit_faults_are_planned_as_written() {
     - { at: 6s, partition: { from: c, to: a, oneWay: true, for: 1s } }
     - { at: 7s, slowStorage: { cluster: a, node: 0, by: 50ms } }
     - { at: 8s, fullStorage: { cluster: a, node: 1, for: 1s } }
-    - { at: 9s, corruptStorage: { cluster: a, node: 2 } }",
+    - { at: 9s, corruptStorage: { cluster: a, node: 2 } }
+    - { at: 9s, slow: { cluster: a, node: 2, by: 2.5, for: 1s } }",
     );
     let seconds = |it| Trigger::At(Time::ZERO + Span::from_secs(it));
     let expected = [
@@ -130,11 +131,19 @@ fn explicit_faults_are_planned_as_written() {
         (seconds(7), Fault::storage(ProcessId(0), StorageFault::Slow(Span::from_millis(50)), None)),
         (seconds(8), Fault::storage(ProcessId(1), StorageFault::Full, Span::from_secs(1))),
         (seconds(9), Fault::storage(ProcessId(2), StorageFault::Corrupt, None)),
+        (
+            seconds(9),
+            Fault::Impair {
+                process: ProcessId(2),
+                how: Impairment::Slow { percent: 250 },
+                span: Some(Span::from_secs(1)),
+            },
+        ),
     ];
     for (no, (planned, (trigger, fault))) in plan.iter().zip(expected).enumerate() {
         assert_eq!((planned.no.0 as usize, &planned.trigger, &planned.fault), (no, &trigger, &fault));
     }
-    assert_eq!(plan.len(), 8);
+    assert_eq!(plan.len(), 9);
 }
 
 #[test]

@@ -364,6 +364,10 @@ fn what_a_system_cannot_do_is_refused() {
             system(&fields, "{ when: { fact: delivered }, crash: {} }"),
             "a fault of a system cannot wait for this fact",
         ),
+        (
+            system(&fields, "{ at: 1s, slow: { cluster: a, node: 0, by: 2 } }"),
+            "`slow` does not affect a system",
+        ),
         (system("command: [run, '{{ nme }}']", ""), "undefined value"),
         (system(&fields, "").replace("links:", "storage: {}\n  links:"), "`storage` has no effect"),
         (system(&fields, "").replace("links:", "protocol: { hc3i: {} }\n  links:"), "omit `protocol`"),

@@ -487,7 +487,9 @@ impl<'a, 'r, 's> Bench<'a, 'r, 's> {
         };
         for quantity in Quantity::of_family(federation.spec.application.family()) {
             let runs = if quantity.faulty { &faulty } else { &calm };
-            let values = runs.iter().filter_map(|it| (quantity.of)(it, native.get(&it.seed).copied()));
+            let beside =
+                |seed: u64| native.get(&seed).map(|it| it.beside(calm.iter().find(|calm| calm.seed == seed)));
+            let values = runs.iter().filter_map(|it| (quantity.of)(it, beside(it.seed)));
             row.add(quantity, values.collect());
         }
         row.timer_never_fired = period(federation)

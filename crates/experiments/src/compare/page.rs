@@ -213,6 +213,8 @@ fn explanations() -> Markup {
                                     processes." }
             li { b { "time to recover" } ": from the first failure of an outage until the last rolled-back process resumes. "
                 "Excludes the re-execution of the lost work." }
+            li { b { "delayed" } ": how much longer a process worked and waited than in the run of the same protocol and seed without faults: it "
+                "waited for others that recovered or were slow. Work that was lost, and the recovery itself, do not count." }
         }
     }
 }

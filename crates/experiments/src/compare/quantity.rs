@@ -35,12 +35,28 @@ pub(crate) struct Reference {
     pub(crate) seconds: f64,
     /// The time that all processes spent on the application's work, in seconds.
     pub(crate) working: f64,
+    /// The time that the processes of the run of the same protocol without faults did not spend on its checkpoints, in
+    /// seconds; `None` if there is no such run, or if it did not complete.
+    pub(crate) calm: Option<f64>,
 }
 
 impl Reference {
     pub(crate) fn of(run: &Run) -> Reference {
-        Reference { seconds: run.costs.seconds, working: run.time.of(TimePart::Working).as_secs_f64() }
+        let working = run.time.of(TimePart::Working).as_secs_f64();
+        Reference { seconds: run.costs.seconds, working, calm: None }
     }
+
+    /// Adds the run of a protocol without faults.
+    pub(crate) fn beside(self, calm: Option<&Run>) -> Reference {
+        Reference { calm: calm.filter(|it| it.completed).map(at_work), ..self }
+    }
+}
+
+/// Returns the time that the processes of a run spent at work, waiting and finished, in seconds.
+fn at_work(run: &Run) -> f64 {
+    let parts =
+        [TimePart::Working, TimePart::Waiting, TimePart::Stalled, TimePart::Rerunning, TimePart::Finished];
+    parts.map(|it| run.time.of(it).as_secs_f64()).iter().sum()
 }
 
 /// The unit of a quantity.
@@ -70,7 +86,7 @@ pub(crate) const GOODPUT: &str = "goodputPercent";
 pub(crate) const ETTR: &str = "ettrPercent";
 
 /// All quantities, in the order of the table: those of the runs without faults come first.
-pub const QUANTITIES: [Quantity; 21] = [
+pub const QUANTITIES: [Quantity; 22] = [
     Quantity {
         name: OVERHEAD,
         title: "overhead over an unprotected run",
@@ -259,6 +275,18 @@ pub const QUANTITIES: [Quantity; 21] = [
         drawn: true,
         family: None,
         of: |run, _| per_outage(run, |it| it.recovery_seconds),
+    },
+    Quantity {
+        name: "delayedSeconds",
+        title: "delayed, per process",
+        unit: Unit::Seconds,
+        faulty: true,
+        drawn: false,
+        family: None,
+        of: |run, native| {
+            let calm = native?.calm.filter(|_| run.completed)?;
+            Some((at_work(run) - calm) / f64::from(run.ranks))
+        },
     },
     Quantity {
         name: GOODPUT,

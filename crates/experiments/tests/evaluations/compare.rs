@@ -4,7 +4,9 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::Federation;
+use faultline_api::quantity::Period;
 use faultline_api::resource::{Family, ProtocolSpec};
+use faultline_core::Span;
 use faultline_experiments::compare::{Comparison, Row, Runs, Settings, compare, page, text};
 use faultline_experiments::stored::{ResultStore, RunProgress, StoredResult};
 use faultline_history::TimePart;
@@ -114,6 +116,28 @@ fn each_protocol_has_its_own_costs_and_savings() {
     assert!(!said(&compared).contains(own_spread));
     let real = Comparison { backend: BackendKind::Local, ..compared };
     assert!(said(&real).contains(own_spread));
+}
+
+/// Under `feedbackEvery: 1`, all processes wait for the slowest one in each step.
+#[test]
+fn a_slow_process_delays_all_others() {
+    const COUPLED: &str = "heat: { steps: 400, stepTime: 20ms, feedbackEvery: 1, state: 64KiB }";
+    let slow = "  faults: [{ at: 0s, slow: { cluster: lyon, node: 1, by: 3, for: 12s } }]\n";
+    let (mut federation, mut settings) = small(COUPLED, slow);
+    // Checkpoints are rare, because a process that is slow freezes others for a shorter time.
+    let rarely = Period(Some(Span::from_secs(3)));
+    federation.spec.protocol.change_shared_options(|it| it.checkpoint_every = Some(rarely));
+    settings.protocols = ["coordinated", "hydee", "fullLogging"].map(str::to_owned).to_vec();
+    let compared = simulated(&federation, &settings);
+    let unprotected = compared.unprotected.as_ref().expect("the reference completed").mean();
+    for row in &compared.rows {
+        assert_eq!((row.faulty.pass, row.faulty.completed), (2, 2), "{row:?}");
+        let overhead = |name| mean(row, name) / 100.0 * unprotected;
+        let longer = overhead("slowdownPercent") - overhead("overheadPercent");
+        assert!(longer > 4.0, "{}: {longer}", row.protocol);
+        let delayed = mean(row, "delayedSeconds");
+        assert!((delayed / longer - 1.0).abs() < 0.01, "{}: {delayed} of {longer}", row.protocol);
+    }
 }
 
 #[test]

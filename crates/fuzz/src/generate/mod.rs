@@ -7,6 +7,7 @@ mod nodes;
 mod plans;
 mod presence;
 mod second;
+mod slow;
 mod successors;
 mod tasks;
 
@@ -69,7 +70,7 @@ pub(crate) fn federation(seed: u64, protocol: Option<ProtocolName>) -> Federatio
         Some(protocol) => tasks::federation(seed, protocol),
         None => federation_with(seed, protocol.map(Subject::named)),
     };
-    nodes::vary(seed, federation)
+    varied(seed, federation)
 }
 
 /// Returns the random federation of a seed, under this protocol with its options.
@@ -79,7 +80,12 @@ pub(crate) fn federation_under(seed: u64, protocol: ProtocolSpec) -> Federation 
 
 /// Returns the random federation of a seed under this protocol. Draws the shared options that the protocol sets.
 pub(crate) fn federation_drawn(seed: u64, protocol: ProtocolSpec) -> Federation {
-    nodes::vary(seed, federation_with(seed, Some(Subject { is_fixed: false, ..Subject::fixed(protocol) })))
+    varied(seed, federation_with(seed, Some(Subject { is_fixed: false, ..Subject::fixed(protocol) })))
+}
+
+/// Adds what has random streams of its own.
+fn varied(seed: u64, federation: Federation) -> Federation {
+    slow::vary(seed, nodes::vary(seed, federation))
 }
 
 /// Returns the random federation of a seed for a protocol that no file can name, given its promises and the roles of

@@ -49,7 +49,7 @@ fn clusters(spec: &FederationSpec) -> Smaller {
     let without = |gone: &str| {
         with(spec, |it| {
             it.clusters.retain(|cluster| cluster.name != gone);
-            it.faults.retain(|fault| !names(fault).contains(&gone));
+            it.faults.retain(|fault| !fault.clusters().contains(&gone));
             if let Some(links) = &mut it.links {
                 links.pairs.retain(|pair| pair.from != gone && pair.to != gone);
             }
@@ -72,27 +72,6 @@ fn clusters(spec: &FederationSpec) -> Smaller {
     spec.clusters.iter().rev().map(|cluster| without(&cluster.name)).collect()
 }
 
-/// Returns the clusters that a fault names.
-fn names(fault: &FaultSpec) -> Vec<&str> {
-    let FaultSpec { when, crash, pause, lose_cluster, lose_rack, link, partition, .. } = fault;
-    let FaultSpec { slow_storage, full_storage, corrupt_storage, .. } = fault;
-    let one = [
-        when.as_ref().map(|it| &it.cluster),
-        crash.as_ref().map(|it| &it.cluster),
-        pause.as_ref().map(|it| &it.cluster),
-        lose_cluster.as_ref().map(|it| &it.cluster),
-        lose_rack.as_ref().map(|it| &it.cluster),
-        link.as_ref().map(|it| &it.from),
-        link.as_ref().map(|it| &it.to),
-        partition.as_ref().map(|it| &it.from),
-        partition.as_ref().map(|it| &it.to),
-        slow_storage.as_ref().map(|it| &it.cluster),
-        full_storage.as_ref().map(|it| &it.cluster),
-        corrupt_storage.as_ref().map(|it| &it.cluster),
-    ];
-    one.into_iter().flatten().map(String::as_str).collect()
-}
-
 /// Removes nodes from one cluster at a time. Faults of removed nodes then affect the cluster's last remaining node.
 fn nodes(spec: &FederationSpec) -> Smaller {
     let mut smaller = Vec::new();
@@ -101,9 +80,8 @@ fn nodes(spec: &FederationSpec) -> Smaller {
             smaller.push(with(spec, |it| {
                 it.clusters[index].nodes = nodes;
                 let last = nodes - 1;
-                for fault in &mut it.faults {
-                    clamp(fault, &cluster.name, last);
-                }
+                let named = it.faults.iter_mut().flat_map(FaultSpec::nodes_mut);
+                named.filter(|it| it.0 == cluster.name).for_each(|it| *it.1 = it.1.map(|it| it.min(last)));
             }));
         }
     }
@@ -122,22 +100,6 @@ fn presence(spec: &FederationSpec) -> Smaller {
         }
     }
     smaller
-}
-
-fn clamp(fault: &mut FaultSpec, cluster: &str, last: u32) {
-    let FaultSpec { crash, pause, slow_storage, full_storage, corrupt_storage, .. } = fault;
-    let all = [
-        crash.as_mut().map(|it| (&it.cluster, &mut it.node)),
-        pause.as_mut().map(|it| (&it.cluster, &mut it.node)),
-        slow_storage.as_mut().map(|it| (&it.cluster, &mut it.node)),
-        full_storage.as_mut().map(|it| (&it.cluster, &mut it.node)),
-        corrupt_storage.as_mut().map(|it| (&it.cluster, &mut it.node)),
-    ];
-    for (of, node) in all.into_iter().flatten() {
-        if of == cluster {
-            *node = node.map(|it| it.min(last));
-        }
-    }
 }
 
 /// Returns copies of `it`, each with one of these changes.
@@ -482,6 +444,9 @@ fn details(spec: &FederationSpec) -> Smaller {
             put(&|it| it.crash.iter_mut().for_each(|it| it.storage = None));
             put(&|it| it.crash.iter_mut().for_each(|it| it.returns = None));
             put(&|it| it.crash.iter_mut().for_each(|it| it.repair = None));
+        }
+        if fault.slow.as_ref().is_some_and(|it| it.by > 2.0) {
+            put(&|it| it.slow.iter_mut().for_each(|it| it.by = 2.0));
         }
         if fault.when.as_ref().is_some_and(|it| it.occurrence.unwrap_or(1) > 1) {
             for occurrence in fewer(fault.when.as_ref().and_then(|it| it.occurrence).unwrap_or(1)) {

@@ -3,7 +3,7 @@
 //! When a job returns, the thread that ran it passes the result to the process directly, and then runs the next job. As
 //! long as a process only computes, no other thread has to wake up, and the process continues on the same core.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use faultline_core::fault::Handled;
@@ -29,6 +29,8 @@ pub(super) struct JobRunner<P: Process> {
     /// Whether the main thread is using the handler, or is waiting for it. A thread with many short jobs would
     /// otherwise hold the lock most of the time.
     is_main_active: AtomicBool,
+    /// The percentage of their time that jobs take.
+    percent: AtomicU32,
 }
 
 /// When dropped by a thread that panics, reports the panic to the main thread.
@@ -52,7 +54,13 @@ impl<P: Process + Send + 'static> JobRunner<P> {
     ) -> Arc<JobRunner<P>> {
         let me = handler.me;
         let handler = Mutex::new(Some(Box::new(handler)));
-        Arc::new(JobRunner { me, clock, runtime, inbox, handler, is_main_active: AtomicBool::new(false) })
+        let (is_main_active, percent) = (AtomicBool::new(false), AtomicU32::new(100));
+        Arc::new(JobRunner { me, clock, runtime, inbox, handler, is_main_active, percent })
+    }
+
+    /// Sets the percentage of their time that jobs take if they begin from now on.
+    pub(super) fn set_percent(&self, percent: u32) {
+        self.percent.store(percent, Ordering::Relaxed);
     }
 
     /// Takes the handler. Until it is [given back](Self::give_back), results of jobs go to the inbox. Returns `None` if
@@ -78,16 +86,18 @@ impl<P: Process + Send + 'static> JobRunner<P> {
         self.runtime.spawn_blocking(move || this.work(no, job));
     }
 
-    /// Runs a job, then a job that results from it, and so on. Each job takes at least its stated time.
+    /// Runs a job, then a job that results from it, and so on. Each job takes at least its stated time. On a slow node,
+    /// it takes a multiple of the stated time or, if it needed longer, of the time that it needed.
     fn work(self: Arc<Self>, no: JobNo, job: P::Job) {
         let _report = PanicReport(&self.inbox);
         let mut next = Some((no, job));
         while let Some((no, job)) = next {
             let begin = self.clock.now();
-            let end = begin + job.cost();
+            let (cost, percent) = (job.cost(), self.percent.load(Ordering::Relaxed));
             handles(self.me.process, self.me.life, begin, Handled::Job(no));
             let output = job.run();
-            pause(end.since(self.clock.now()));
+            let now = self.clock.now();
+            pause((begin + cost.max(now.since(begin)).percent(percent)).since(now));
             next = self.handle(Event::Computed(no, output));
         }
     }
@@ -186,6 +196,18 @@ mod tests {
         let handler = runner.take().unwrap();
         assert_eq!(handler.packets.len(), 1, "the message follows the last of three jobs");
         assert!(inbox.try_recv().is_err(), "no job needed the main thread");
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn jobs_take_longer_on_a_slow_node() {
+        let act = Act::Compute(0, Span::from_millis(20));
+        let (runner, mut inbox) = process(&[act, Act::Settle, Act::Send(ProcessId(1), 1)]);
+        runner.set_percent(300);
+        let begun = runner.clock.now();
+        start_jobs(&runner);
+        assert!(matches!(inbox.recv().await, Some(Stimulus::Settle)));
+        let lasted = runner.clock.now().since(begun);
+        assert!(lasted >= Span::from_millis(60), "{lasted}");
     }
 
     #[tokio::test(flavor = "current_thread")]

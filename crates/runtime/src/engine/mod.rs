@@ -154,6 +154,11 @@ impl<P: Process + Send + 'static> Engine<P> {
         }
     }
 
+    /// Sets the percentage of their time that computations take if they begin from now on.
+    pub(crate) fn set_percent(&self, percent: u32) {
+        self.jobs.set_percent(percent);
+    }
+
     /// Runs until the supervisor disconnects or an error occurs.
     pub(crate) async fn run(mut self) -> EngineError {
         loop {
@@ -329,7 +334,10 @@ impl<P: Process + Send + 'static> Engine<P> {
                 }
                 self.transport.cut(from, to, cut);
             }
-            ToNode::Storage(fault) => handler.storage.ask(Request::Misbehave(fault)),
+            ToNode::Impair(in_force) => {
+                handler.storage.ask(Request::Misbehave(in_force.storage()));
+                self.jobs.set_percent(in_force.percent());
+            }
             ToNode::Setup(_) | ToNode::Go => unreachable!("handled by the caller"),
         }
         // The task that writes to the supervisor ends only with the node.

@@ -336,9 +336,7 @@ async fn host<P: Process + Send + 'static>(
     for (from, to) in setup.cut {
         transport.cut(from, to, true);
     }
-    if setup.storage_fault.is_some() {
-        storage.ask(Request::Misbehave(setup.storage_fault));
-    }
+    storage.ask(Request::Misbehave(setup.impaired.storage()));
     let record = storage.record.clone();
     let parents = ProcessInputs { config, boot: setup.boot, seed: process_seed(setup.seed, process), record };
     let attention = ReportedFacts { follows: setup.follows, watches: setup.watches };
@@ -357,6 +355,7 @@ async fn host<P: Process + Send + 'static>(
         exposition,
     };
     let engine = Engine::<P>::new(me, setup.clock, parents, attention, inbox, alarm, outlets);
+    engine.set_percent(setup.impaired.percent());
     drop(reports.send(ToSupervisor::Registered(address)));
     // The engine runs as a task, because the runtime checks for I/O before it polls the outermost future
     // again. That would add a system call between the arrival of a packet and its handling.

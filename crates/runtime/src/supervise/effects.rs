@@ -15,8 +15,8 @@ pub(super) enum Affected {
     Link(ClusterId, ClusterId),
     /// A link that the fault cuts.
     Cut(ClusterId, ClusterId),
-    /// The storage of a process.
-    Storage(ProcessId),
+    /// The node of a process.
+    Node(ProcessId),
 }
 
 /// Effects of the faults that were injected.
@@ -30,7 +30,7 @@ pub(super) struct Effects {
     targets: BTreeMap<(ProcessId, Life), FaultNo>,
     /// For each order to pause a life that has not been answered, the fault that pauses the life, if any.
     pauses: BTreeMap<(ProcessId, Life), VecDeque<Option<FaultNo>>>,
-    /// The faults that currently change links or storage. Several faults may cut one link.
+    /// The faults that currently change links or nodes. Several faults may cut one link.
     in_force: BTreeSet<(Affected, FaultNo)>,
     /// Faults with effects that the observer does not know yet.
     unobserved: BTreeSet<FaultNo>,
@@ -86,11 +86,11 @@ impl Effects {
         self.entries.get(&fault?)
     }
 
-    /// Records an order that changes the properties of a link, or storage. `by` is the fault that requires the change;
-    /// `None` if the order restores the target.
-    pub(super) fn changing(&mut self, target: Affected, by: Option<FaultNo>) {
+    /// Records an order that changes the properties of a link, or impairs a node. `by` are the faults that require the
+    /// changes; none if the order restores the target.
+    pub(super) fn changing(&mut self, target: Affected, by: impl IntoIterator<Item = FaultNo>) {
         self.in_force.retain(|it| it.0 != target);
-        self.in_force.extend(by.map(|no| (target, no)));
+        self.in_force.extend(by.into_iter().map(|no| (target, no)));
     }
 
     /// Records an order that cuts or heals a link.
@@ -108,7 +108,7 @@ impl Effects {
     pub(super) fn at_start(&self, process: ProcessId, cluster: ClusterId) -> BTreeSet<FaultNo> {
         let is_concerned = |target| match target {
             Affected::Link(from, _) | Affected::Cut(from, _) => from == cluster,
-            Affected::Storage(of) => of == process,
+            Affected::Node(of) => of == process,
         };
         self.in_force.iter().filter(|it| is_concerned(it.0)).map(|it| it.1).collect()
     }
@@ -236,14 +236,14 @@ mod tests {
         }
         effects.changing(Affected::Link(here, there), Some(FaultNo(2)));
         effects.changing(Affected::Link(here, there), Some(FaultNo(3)));
-        effects.changing(Affected::Storage(ProcessId(1)), Some(FaultNo(4)));
+        effects.changing(Affected::Node(ProcessId(1)), [FaultNo(4)]);
         let at_start = |effects: &Effects, process, cluster| {
             effects.at_start(ProcessId(process), cluster).into_iter().map(|it| it.0).collect::<Vec<_>>()
         };
         assert_eq!(at_start(&effects, 0, here), [0, 1, 3], "a change of a link replaces an earlier one");
         assert_eq!(at_start(&effects, 1, there), [4]);
         effects.cutting(here, there, false);
-        effects.changing(Affected::Storage(ProcessId(1)), None);
+        effects.changing(Affected::Node(ProcessId(1)), None);
         assert_eq!(at_start(&effects, 0, here), [3]);
         assert!(at_start(&effects, 1, there).is_empty());
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use faultline_callers::UntrustedConnections;
-use faultline_core::fault::{LinkProperties, MemoryContent, MemoryPart, MemoryUse, Outcome, StorageFault};
+use faultline_core::fault::{Impairments, LinkProperties, MemoryContent, MemoryPart, MemoryUse, Outcome};
 use faultline_core::{ClusterId, Fact, FaultNo, Life, Membership, ProcessId, Span, Time};
 use faultline_supervisor::{MemoryBound, Order, Report, Supervisor};
 use faultline_trace::manifest::{Effect, LinkEntry};
@@ -296,14 +296,9 @@ impl<P: PlaceBackend> Host<'_, P> {
         self.links.cut(from, to, cut);
     }
 
-    pub(super) fn note_storage(
-        &mut self,
-        process: ProcessId,
-        how: Option<StorageFault>,
-        of: Option<FaultNo>,
-    ) {
-        self.effects.changing(Affected::Storage(process), of);
-        self.nodes.set_storage_fault(process, how);
+    pub(super) fn note_impaired(&mut self, process: ProcessId, in_force: Impairments) {
+        self.effects.changing(Affected::Node(process), in_force.faults());
+        self.nodes.impaired.insert(process, in_force);
     }
 
     /// Informs the observer if a measurement while the application runs completes all of them.
@@ -620,11 +615,9 @@ impl<P: PlaceBackend> Host<'_, P> {
                 self.order_all(&ToNode::Cut { from, to, cut }, cut.then_some(from));
                 self.measure_later();
             }
-            Order::Storage { process, how, of } => {
-                self.note_storage(process, how, of);
-                let begins = how.is_some() && of == self.effects.injecting();
-                let fault = self.effects.injecting().filter(|_| begins);
-                self.nodes.order(|it| it == process, |_| fault, &ToNode::Storage(how));
+            Order::Impair { process, in_force, begins } => {
+                self.nodes.order(|it| it == process, |_| begins, &ToNode::Impair(in_force.clone()));
+                self.note_impaired(process, in_force);
             }
             Order::Record(fact) => self.record(self.clock.now(), &fact, supervisor)?,
             Order::End(outcome) => return Ok(Some(outcome)),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 use faultline_callers::UntrustedConnections;
-use faultline_core::fault::StorageFault;
+use faultline_core::fault::Impairments;
 use faultline_core::{
     Boot, ClusterId, FactKind, FaultNo, Life, Membership, Presence, ProcessId, Span, Trigger,
 };
@@ -38,7 +38,7 @@ pub(super) struct Nodes {
     /// Processes that have opened their storage in some life.
     pub(super) registered: BTreeSet<ProcessId>,
     pub(super) watches: Vec<Trigger>,
-    storage_faults: BTreeMap<ProcessId, StorageFault>,
+    pub(super) impaired: BTreeMap<ProcessId, Impairments>,
     follows: Vec<FactKind>,
     heartbeat_every: Span,
 }
@@ -65,16 +65,9 @@ impl Nodes {
             boots: BTreeMap::new(),
             registered: BTreeSet::new(),
             watches: Vec::new(),
-            storage_faults: BTreeMap::new(),
+            impaired: BTreeMap::new(),
             follows: FactKind::OF_PROCESSES.into_iter().filter(|&kind| supervisor.follows(kind)).collect(),
             heartbeat_every: heartbeat_every.min(HEARTBEAT_AT_LEAST_EVERY),
-        }
-    }
-
-    pub(super) fn set_storage_fault(&mut self, process: ProcessId, how: Option<StorageFault>) {
-        match how {
-            Some(how) => drop(self.storage_faults.insert(process, how)),
-            None => drop(self.storage_faults.remove(&process)),
         }
     }
 
@@ -107,7 +100,7 @@ impl Nodes {
             changed,
             cut,
             watches: self.watches.clone(),
-            storage_fault: self.storage_faults.get(&process).copied(),
+            impaired: self.impaired.get(&process).cloned().unwrap_or_default(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use faultline_core::fault::{LinkProperties, StorageFault};
+use faultline_core::fault::{Impairment, Impairments, LinkProperties, StorageFault};
 use faultline_core::{
     Attempt, Boot, Claim, Cluster, ClusterId, Digest, EndedBy, Fact, FactKind, FactNo, Fault, FaultNo,
     Gauges, GroupId, ImageName, Incarnation, Life, Membership, MembershipVersion, PlannedFault, Position,
@@ -785,20 +785,24 @@ fn a_link_is_healed_when_the_last_partition_ends() {
     assert_eq!(driver.take(), [cut(C1, C0, false)]);
 }
 
+/// Returns the order that impairs the node of P0.
+fn impaired(in_force: &[(u32, Impairment)], begins: Option<u32>) -> Order {
+    let in_force: Vec<_> = in_force.iter().map(|&(no, how)| (FaultNo(no), how)).collect();
+    Order::Impair { process: P0, in_force: Impairments::in_force(&in_force), begins: begins.map(FaultNo) }
+}
+
 #[test]
 fn a_storage_fault_lasts_for_its_span_even_if_its_process_is_down() {
     let fault = Fault::storage(P0, StorageFault::Full, Span(30));
     let mut driver = TestDriver::begun(vec![(at(10), fault)]);
     driver.exited(P0, 1);
     driver.pass(BEGUN + Span(10));
-    assert_eq!(
-        driver.take().last(),
-        Some(&Order::Storage { process: P0, how: Some(StorageFault::Full), of: Some(FaultNo(0)) })
-    );
+    let full = impaired(&[(0, Impairment::Storage(StorageFault::Full))], Some(0));
+    assert_eq!(driver.take().last(), Some(&full));
     driver.pass(BEGUN + Span(39));
     assert_eq!(driver.take(), []);
     driver.pass(BEGUN + Span(40));
-    assert_eq!(driver.take(), [Order::Storage { process: P0, how: None, of: None }]);
+    assert_eq!(driver.take(), [impaired(&[], None)]);
 }
 
 #[test]
@@ -822,8 +826,20 @@ fn an_earlier_storage_fault_is_in_force_again_after_a_later_one() {
     driver.pass(BEGUN + Span(20));
     driver.take();
     driver.pass(BEGUN + Span(50));
-    let order = Order::Storage { process: P0, how: Some(StorageFault::Full), of: Some(FaultNo(0)) };
-    assert_eq!(driver.take(), [order]);
+    assert_eq!(driver.take(), [impaired(&[(0, Impairment::Storage(StorageFault::Full))], None)]);
+}
+
+#[test]
+fn impairments_of_different_kinds_are_in_force_at_the_same_time() {
+    let slow = Impairment::Slow { percent: 300 };
+    let slowed = Fault::Impair { process: P0, how: slow, span: Some(Span(30)) };
+    let mut driver =
+        TestDriver::begun(vec![(at(10), Fault::storage(P0, StorageFault::Full, None)), (at(20), slowed)]);
+    driver.pass(BEGUN + Span(20));
+    let full = (0, Impairment::Storage(StorageFault::Full));
+    assert_eq!(driver.take().last(), Some(&impaired(&[full, (1, slow)], Some(1))));
+    driver.pass(BEGUN + Span(50));
+    assert_eq!(driver.take(), [impaired(&[full], None)]);
 }
 
 #[test]
