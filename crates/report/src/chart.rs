@@ -190,8 +190,8 @@ pub struct Detail {
     pub runs: Vec<f64>,
 }
 
-const WIDTH: f64 = 620.0;
-const HEIGHT: f64 = 346.0;
+const WIDTH: f64 = 460.0;
+const HEIGHT: f64 = 290.0;
 const LEFT: f64 = 52.0;
 /// The margin at the top, which includes a line for the label of the vertical axis.
 const TOP: f64 = 30.0;
