@@ -264,9 +264,9 @@ impl<'a> PlotArea<'a> {
         let (top, marks) = match &chart.y.scale {
             Scale::Marked(marks) => (marks.last().map_or(1.0, |it| it.0), marks.clone()),
             _ => {
-                let step = round_step(highest / 5.0);
-                let top = (highest / step).ceil() * step;
-                (top, chart.y.marks((0.0, top), top / step))
+                let values = round_values(highest);
+                let top = values.last().copied().unwrap_or_default();
+                (top, values.into_iter().map(|it| (it, short(it))).collect())
             }
         };
         let rows = if chart.has_legend() { chart.legend_rows().len() as f64 } else { 0.0 };
