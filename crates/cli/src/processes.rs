@@ -11,7 +11,7 @@ use faultline_checker::{Strictness, Verdict};
 use faultline_console::place::remove_record;
 use faultline_core::Time;
 use faultline_core::fault::Outcome;
-use faultline_experiments::compare::Made;
+use faultline_experiments::compare::{Made, name_of_runs};
 use faultline_experiments::reproduce::cck::costs::{self, MeasuredTasks};
 use faultline_experiments::reproduce::hydee::ping_pong::{HalfRoundTrips, Setting};
 use faultline_experiments::reproduce::hydee::real::{self, RealRuns};
@@ -240,8 +240,7 @@ impl<'a> Compared<'a> {
         federation: &Federation,
         seed: u64,
     ) -> Result<(Made, bool), Interrupted> {
-        let faults = if federation.spec.faults.is_empty() { "without-faults" } else { "with-faults" };
-        let name = format!("{what}-{faults}");
+        let name = name_of_runs(what, !federation.spec.faults.is_empty());
         let kept = self.evaluation.run(&PROCESSES, &name, &faultline_api::to_yaml(federation), seed);
         match kept {
             Ok(Some(it)) => Ok((Made::of(federation, &it.recording.run), it.is_known)),

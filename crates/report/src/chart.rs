@@ -51,6 +51,11 @@ impl Picture {
     }
 }
 
+/// Makes content a link, if there is a path.
+pub fn linked(path: Option<&str>, content: Markup) -> Markup {
+    html! { @match path { Some(path) => a href=(path) { (content) }, None => (content) } }
+}
+
 /// A line chart.
 #[derive(Clone, Debug)]
 pub struct Chart {

@@ -32,6 +32,8 @@ const DEEPEST: usize = 8;
 const MOST_RUNS: usize = 8;
 /// The maximum length of a stored page, in bytes.
 const LONGEST_PAGE: u64 = 64 << 20;
+/// The maximum length of a federation file, in bytes.
+const LONGEST_FILE: u64 = 4 << 20;
 /// The names of stored pages.
 const PAGES: [&str; 2] = ["index.html", "errata.html"];
 
@@ -151,6 +153,16 @@ impl List {
         let page = state.entries.get(number).filter(|it| it.is_page())?;
         let record = page.path.parent()?.join(Path::new(link).parent()?);
         state.numbers.get(&record).copied()
+    }
+
+    /// Returns the federation file that a stored page links to. The file must be below the page's directory.
+    pub(crate) fn linked_file(&self, number: usize, link: &str) -> Option<String> {
+        let page = self.lock().entries.get(number).filter(|it| it.exists && it.is_page())?.path.clone();
+        let dir = page.parent()?.canonicalize().ok()?;
+        let path = dir.join(link).canonicalize().ok()?;
+        let is_below =
+            path.starts_with(&dir) && path.is_file() && path.extension().is_some_and(|it| it == "yaml");
+        is_below.then(|| read(&path, LONGEST_FILE).ok())?
     }
 
     fn is_watched(&self) -> bool {
@@ -389,6 +401,14 @@ mod tests {
         assert_eq!(list.linked(sweep, "records/1/report.html"), Some(record_of_sweep));
         for link in ["records/2/report.html", "../a/report.html", "report.html", ""] {
             assert_eq!(list.linked(sweep, link), None, "{link}");
+        }
+        fs::create_dir(dir.join("sweep/settings")).unwrap();
+        fs::write(dir.join("sweep/settings/1.yaml"), "kind: Federation").unwrap();
+        fs::write(dir.join("secret.yaml"), "").unwrap();
+        std::os::unix::fs::symlink(dir.join("secret.yaml"), dir.join("sweep/settings/2.yaml")).unwrap();
+        assert_eq!(list.linked_file(sweep, "settings/1.yaml").as_deref(), Some("kind: Federation"));
+        for link in ["settings/2.yaml", "settings/3.yaml", "../secret.yaml", "index.html", "settings", ""] {
+            assert_eq!(list.linked_file(sweep, link), None, "{link}");
         }
         assert!(list.stored(sweep).unwrap().contains("generator") && list.stored(a).is_none());
         assert!(list.run(sweep).is_none() && list.run(99).is_none());

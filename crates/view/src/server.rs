@@ -131,8 +131,9 @@ fn answered(
             Some((policy, html(list.stored(number)?)).into_response())
         }
         (Route::Linked(number, link), Some(list)) => {
-            let run = list.linked(number, &link)?;
-            Some(Redirect::to(&format!("/{key}/run/{run}/")).into_response())
+            let run = list.linked(number, &link);
+            let to_run = run.map(|run| Redirect::to(&format!("/{key}/run/{run}/")).into_response());
+            to_run.or_else(|| Some(said(StatusCode::OK, &list.linked_file(number, &link)?)))
         }
         _ => None,
     }
