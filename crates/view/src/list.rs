@@ -11,11 +11,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use faultline_report::page;
 use faultline_report::page::list::{self, Origin, Row, RowState};
-use faultline_report::summary::{RecordedRun, Summary};
+use faultline_report::summary::RecordedRun;
 use faultline_session::Recording;
 use faultline_trace::Bundle;
 
-use crate::feed::{Feed, is_in_progress};
+use crate::feed::{Feed, is_in_progress, is_unfinished};
 use crate::{Run, ServeError};
 
 /// The interval between two searches.
@@ -225,7 +225,7 @@ impl List {
                 let dir = path.display().to_string();
                 let recorded =
                     RecordedRun { bundle: &dir, manifest: &manifest, trace: &trace, judgement: &judgement };
-                row.judged(&Summary::new(recorded))
+                row.judged(recorded)
             }
         };
         let mut state = self.lock();
@@ -310,15 +310,11 @@ impl Search {
 fn row_of_run(dir: &Path, name: String, written: Option<SystemTime>) -> Row {
     let bundle = Bundle::open(dir);
     let row = Row::new(name, unix_ms(written));
-    match (is_in_progress(&bundle), bundle.read_manifest()) {
-        (Ok(true), Err(_)) => Row { state: RowState::Running, ..row },
-        (Ok(is_running), Ok(manifest)) => {
-            let state = if is_running { RowState::Running } else { RowState::Unjudged };
-            row.described(&manifest, state)
-        }
-        (Err(error), _) | (_, Err(error)) => {
-            Row { state: RowState::Unreadable, result: error.to_string(), ..row }
-        }
+    match bundle.read_manifest() {
+        Ok(manifest) if is_unfinished(&bundle, &manifest) => row.described(&manifest, RowState::Running),
+        Ok(manifest) => row.described(&manifest, RowState::Unjudged),
+        Err(_) if is_in_progress(&bundle).is_ok_and(|it| it) => Row { state: RowState::Running, ..row },
+        Err(error) => Row { state: RowState::Unreadable, result: error.to_string(), ..row },
     }
 }
 
@@ -393,7 +389,12 @@ mod tests {
             ["unknown a", "unreadable broken", "unreadable other", "page sweep", "unknown sweep/records/1"];
         assert_eq!(rows(&list), known);
         let text = list.rows();
-        assert!(text.contains("one &amp; &lt;two&gt;") && text.contains("rollbacks, "), "{text}");
+        assert!(
+            text.contains("one &amp; &lt;two&gt;")
+                && text.contains("rollbacks, ")
+                && text.contains("svg class=\"thumbnail"),
+            "{text}"
+        );
 
         // Numbers remain valid.
         let number = |name: &str| list.lock().entries.iter().position(|it| it.row.name == name).unwrap();
