@@ -28,7 +28,7 @@ use crate::recording::LocatedRecording;
 use crate::runner::{LocalBackend, Runner};
 
 /// Real processes with links emulated in the nodes, and without metrics.
-const PROCESSES: LocalBackend = LocalBackend::Processes { kernel: None, metrics: None, page: None };
+const PROCESSES: LocalBackend = LocalBackend::Processes { kernel: None, metrics: None };
 
 /// An evaluation: the directory for the records of its runs, and whether it reuses earlier records.
 #[derive(Clone, Copy)]
@@ -197,8 +197,16 @@ impl Evaluation<'_> {
         let view = View { federation: &federation, output: OutputArguments::SILENT, of_many: true };
         let (interrupted, records_inputs) = (self.interrupted, false);
         let strictness = Strictness::Lenient;
-        let runner =
-            Runner { federation: &federation, text, here, records_inputs, strictness, view, interrupted };
+        let runner = Runner {
+            federation: &federation,
+            text,
+            here,
+            records_inputs,
+            strictness,
+            view,
+            page: None,
+            interrupted,
+        };
         let dir = self.out.join("processes").join(format!("{name}-{seed}"));
         if let Some(recording) = self.resume.then(|| known(&dir, text, seed)).flatten() {
             return Ok(Some(RecordedComparisonRun { recording, dir, is_known: true }));
