@@ -1,11 +1,12 @@
 //! The programs that users run: `faultline`, and `kubectl-faultline`, which it calls.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
 use crate::Failure;
@@ -65,6 +66,13 @@ impl Program {
         Ok(Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?))
     }
 
+    /// Starts the program with this kubeconfig.
+    pub fn start_as(&self, kubeconfig: &Path, arguments: &[&str]) -> Result<Running, Failure> {
+        let mut command = self.command(arguments);
+        command.env("KUBECONFIG", kubeconfig);
+        Ok(Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?))
+    }
+
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.0);
         command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
@@ -80,6 +88,25 @@ impl Running {
     pub fn interrupt(&self) -> Result<(), Failure> {
         let id = self.0.id().and_then(|it| i32::try_from(it).ok()).ok_or("the program has already exited")?;
         Ok(kill(Pid::from_raw(id), Signal::SIGINT)?)
+    }
+
+    /// Returns the next line of standard error that contains `part`. [`Running::end`] omits the lines up to it.
+    pub async fn line(&mut self, part: &str) -> Result<String, Failure> {
+        let from = self.0.stderr.as_mut().ok_or("standard error is closed")?;
+        let mut line = Vec::new();
+        // Reads single bytes, so that nothing beyond the line is lost.
+        while let Ok(byte) = from.read_u8().await {
+            if byte != b'\n' {
+                line.push(byte);
+                continue;
+            }
+            let text = String::from_utf8_lossy(&line).into_owned();
+            if text.contains(part) {
+                return Ok(text);
+            }
+            line.clear();
+        }
+        Err(format!("the program printed no line with `{part}`").into())
     }
 
     /// Waits until the program exits.

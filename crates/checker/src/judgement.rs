@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use faultline_history::{Context, History, Source};
 use faultline_trace::Flaw;
 
+use crate::evidence::is_unread;
 use crate::finding::{Findings, Worded};
 use crate::properties::{self, Aspect, Rule};
 
@@ -135,12 +136,12 @@ pub(crate) enum Evidence {
 
 impl Evidence {
     /// Returns what is known about the evidence. Facts may be missing while a run is in progress, or if it was cut short:
-    /// no seal shows where its streams end.
+    /// no seal shows where its streams end. They are also missing if they do not fit in this program's memory.
     pub(crate) fn of(history: &History<'_>) -> Evidence {
         if history.trace.flaws.iter().any(Flaw::is_change) {
             return Evidence::Changed;
         }
-        match history.is_flawed() || history.context.outcome.is_none() {
+        match history.is_flawed() || history.context.outcome.is_none() || is_unread(history) {
             true => Evidence::Incomplete,
             false => Evidence::Whole,
         }

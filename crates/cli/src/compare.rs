@@ -9,7 +9,10 @@ use faultline_api::resource::{Program, ProtocolSpec};
 use faultline_api::validate::one_of;
 use faultline_console::place::{self, Claim};
 use faultline_console::repetition::consecutive;
-use faultline_experiments::compare::{Comparison, Made, Runs, Settings, compare as run, page, text};
+use faultline_experiments::compare::page::Link;
+use faultline_experiments::compare::{
+    Comparison, Made, Runs, Settings, compare as run, name_of_runs, page, text,
+};
 use faultline_experiments::curves::{self, Curves};
 use faultline_experiments::stored::{ResultStore, RunProgress, StoredResult};
 use faultline_experiments::sweep::{Plan, SweepError};
@@ -26,6 +29,7 @@ use crate::journal::{
 use crate::paper::jobs;
 use crate::processes::{self, Evaluation};
 use crate::progress::Progress;
+use crate::records::Records;
 use crate::sweep::SETTINGS;
 use crate::{files, interrupt, output};
 
@@ -151,10 +155,10 @@ impl Done {
         }
     }
 
-    /// Writes the page and what it links to.
-    fn write(&self, out: &Path) -> Result<(), CommandError> {
+    /// Writes the page and what it links to, except reports.
+    fn write(&self, out: &Path, link: &Link<'_>) -> Result<(), CommandError> {
         let (page, picture) = match self {
-            Done::Costs(it) => (page::render(it), page::file(it)),
+            Done::Costs(it) => (page::render(it, link), page::file(it)),
             Done::Curves(it) => (curves::page::render(it), curves::page::picture(it)),
         };
         if let Done::Curves(it) = self {
@@ -279,12 +283,19 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
         let mut printer = PartPrinter::begin(part, &of_parts);
         let mut keep = |it: &StoredResult| printer.add(it);
         let mut store = ResultStore::new(Vec::new(), &mut keep, &mut tell, &interrupted).of_part(part);
-        let done = work.run(&federation, &settings, Runs::Simulated, &mut store);
+        let done = work.run(&federation, &settings, Runs::Simulated(&|_, _, _| ()), &mut store);
         drop(progress);
         return printer.finish(done.incomplete().1 == 0 && !interrupted.load(Ordering::Relaxed));
     }
     let mut gathered = gather(&arguments.parts.gather, "comparison", &of_parts)?;
     let _claim = Claim::of(place::RESULTS, out)?;
+    let names: Vec<String> = settings
+        .protocols
+        .iter()
+        .flat_map(|it| [true, false].map(|faults| name_of_runs(it, faults)))
+        .collect();
+    let records = Records::new(out, names.len());
+    records.check(&names)?;
     // Runs on real processes have records of their own instead of a journal.
     let journal = (*backend != ComparedOn::Local)
         .then(|| ResultJournal::open(&out.join(RUNS), "comparison", &head, *resume))
@@ -304,8 +315,11 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
         quiet: *quiet,
     });
     let mut maker = |what: &str, federation: &Federation, seed| processes.run(what, federation, seed);
+    let record = |protocol: &str, federation: &Federation, recording| {
+        records.keep(&name_of_runs(protocol, !federation.spec.faults.is_empty()), federation, recording);
+    };
     let runs = match backend {
-        ComparedOn::Simulate | ComparedOn::Kubernetes => Runs::Simulated,
+        ComparedOn::Simulate | ComparedOn::Kubernetes => Runs::Simulated(&record),
         ComparedOn::Local => Runs::Elsewhere(BackendKind::Local, &mut maker),
     };
     let mut keep = |it: &StoredResult| {
@@ -322,7 +336,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     if let Some(command_error) = processes.command_error.take() {
         return Err(command_error);
     }
-    done.write(out)?;
+    done.write(out, &|protocol, faults| records.link(&name_of_runs(protocol, faults), settings.first_seed))?;
     output::print(&match format {
         Format::Json => done.json(),
         Format::Text => output::filled(format!("{}\n{}\n", done.text(), out.join("index.html").display())),
@@ -334,5 +348,6 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     if is_complete && !done.is_judged() {
         output::note("nothing could be judged: the notes state the reasons and their remedies");
     }
+    records.result()?;
     Ok(Exit::of_runs(done.has_failed(), is_complete && done.is_judged()))
 }

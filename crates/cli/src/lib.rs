@@ -46,6 +46,7 @@ mod paper;
 mod plugin;
 mod processes;
 mod recording;
+mod records;
 mod replay;
 mod reproduce;
 mod run;

@@ -11,7 +11,7 @@ use faultline_checker::{Strictness, Verdict};
 use faultline_console::place::remove_record;
 use faultline_core::Time;
 use faultline_core::fault::Outcome;
-use faultline_experiments::compare::Made;
+use faultline_experiments::compare::{Made, name_of_runs};
 use faultline_experiments::reproduce::cck::costs::{self, MeasuredTasks};
 use faultline_experiments::reproduce::hydee::ping_pong::{HalfRoundTrips, Setting};
 use faultline_experiments::reproduce::hydee::real::{self, RealRuns};
@@ -28,7 +28,7 @@ use crate::recording::LocatedRecording;
 use crate::runner::{LocalBackend, Runner};
 
 /// Real processes with links emulated in the nodes, and without metrics.
-const PROCESSES: LocalBackend = LocalBackend::Processes { kernel: None, metrics: None, page: None };
+const PROCESSES: LocalBackend = LocalBackend::Processes { kernel: None, metrics: None };
 
 /// An evaluation: the directory for the records of its runs, and whether it reuses earlier records.
 #[derive(Clone, Copy)]
@@ -197,8 +197,16 @@ impl Evaluation<'_> {
         let view = View { federation: &federation, output: OutputArguments::SILENT, of_many: true };
         let (interrupted, records_inputs) = (self.interrupted, false);
         let strictness = Strictness::Lenient;
-        let runner =
-            Runner { federation: &federation, text, here, records_inputs, strictness, view, interrupted };
+        let runner = Runner {
+            federation: &federation,
+            text,
+            here,
+            records_inputs,
+            strictness,
+            view,
+            page: None,
+            interrupted,
+        };
         let dir = self.out.join("processes").join(format!("{name}-{seed}"));
         if let Some(recording) = self.resume.then(|| known(&dir, text, seed)).flatten() {
             return Ok(Some(RecordedComparisonRun { recording, dir, is_known: true }));
@@ -240,8 +248,7 @@ impl<'a> Compared<'a> {
         federation: &Federation,
         seed: u64,
     ) -> Result<(Made, bool), Interrupted> {
-        let faults = if federation.spec.faults.is_empty() { "without-faults" } else { "with-faults" };
-        let name = format!("{what}-{faults}");
+        let name = name_of_runs(what, !federation.spec.faults.is_empty());
         let kept = self.evaluation.run(&PROCESSES, &name, &faultline_api::to_yaml(federation), seed);
         match kept {
             Ok(Some(it)) => Ok((Made::of(federation, &it.recording.run), it.is_known)),

@@ -49,14 +49,14 @@ pub(crate) fn run(arguments: &RunArguments, memory: Option<Size>) -> Result<Exit
     files::refuse_pause(&source.label, &federation)?;
     let text = source.text();
     let first = arguments.seed.unwrap_or_else(|| federation.spec.seed());
-    let page = arguments.view.map(|address| RunPage::open(address, &federation, first)).transpose()?;
+    let is_real = arguments.backend == BackendName::Local;
+    let page =
+        arguments.view.map(|address| RunPage::open(address, &federation, first, is_real)).transpose()?;
     let page = page.map(Arc::new);
     let here = match arguments.backend {
-        BackendName::Local => LocalBackend::Processes {
-            kernel: links(arguments)?,
-            metrics: metrics(arguments)?,
-            page: page.clone(),
-        },
+        BackendName::Local => {
+            LocalBackend::Processes { kernel: links(arguments)?, metrics: metrics(arguments)? }
+        }
         BackendName::Simulate | BackendName::Kubernetes => LocalBackend::Simulator,
     };
     let interrupted = interrupt::flag();
@@ -68,6 +68,7 @@ pub(crate) fn run(arguments: &RunArguments, memory: Option<Size>) -> Result<Exit
         records_inputs: arguments.record,
         strictness: strictness(arguments.strict),
         view,
+        page: page.clone(),
         interrupted: &interrupted,
     };
     let repetition = Repetition {
@@ -99,13 +100,11 @@ pub(crate) fn run(arguments: &RunArguments, memory: Option<Size>) -> Result<Exit
 
 /// Rejects options that the backend would ignore.
 fn has_effect(arguments: &RunArguments) -> Result<(), CommandError> {
-    let RunArguments {
-        backend, links, metrics, view, timeout, cluster, record, strict, fresh_programs, ..
-    } = arguments;
+    let RunArguments { backend, links, metrics, timeout, cluster, record, strict, fresh_programs, .. } =
+        arguments;
     let (local, pods) = (*backend == BackendName::Local, *backend == BackendName::Kubernetes);
     let ignored = [
         ("--metrics", metrics.is_some() && !local, "local"),
-        ("--view", view.is_some() && !local && !pods, "local"),
         ("--fresh-programs", *fresh_programs && *backend != BackendName::Simulate, "simulate"),
         ("--timeout", timeout.is_some() && !pods, "kubernetes"),
         ("--namespace", cluster.namespace.is_some() && !pods, "kubernetes"),

@@ -32,6 +32,8 @@ pub(crate) struct Runner<'a> {
     pub(crate) records_inputs: bool,
     pub(crate) strictness: Strictness,
     pub(crate) view: View<'a>,
+    /// The page that shows the run, if any.
+    pub(crate) page: Option<Arc<RunPage>>,
     pub(crate) interrupted: &'a Arc<AtomicBool>,
 }
 
@@ -45,15 +47,13 @@ pub(crate) enum LocalBackend {
         kernel: Option<Kernel>,
         /// The listener for metrics, if any.
         metrics: Option<Arc<TcpListener>>,
-        /// The page that shows the run, if any.
-        page: Option<Arc<RunPage>>,
     },
 }
 
 impl Runner<'_> {
     /// Runs and judges the federation once, and writes the record to `dir`.
     pub(crate) fn once(&self, seed: u64, dir: &Path) -> Result<LocatedRecording, CommandError> {
-        let Runner { federation, text, here, records_inputs, strictness, view, interrupted } = self;
+        let Runner { federation, text, here, records_inputs, strictness, view, page, interrupted } = self;
         if let LocalBackend::Processes { .. } = here {
             let names = Names::of(&federation.spec);
             let processes = names.ranks() as usize + names.extra().len();
@@ -64,12 +64,12 @@ impl Runner<'_> {
         let session = session.with_inputs(*records_inputs);
         let run = match here {
             LocalBackend::Simulator => {
-                let mut watched = Watched::new(*view, interrupted);
+                let mut watched = Watched::new(*view, page.clone(), interrupted);
                 let run = session.record_simulated(&bundle, &mut Simulator::new(&mut watched));
                 watched.finish();
                 run.map_err(|error| command_error(error, CommandError::machine))
             }
-            LocalBackend::Processes { kernel, metrics, page } => {
+            LocalBackend::Processes { kernel, metrics } => {
                 let (kernel, metrics, page) = (*kernel, metrics.clone(), page.clone());
                 let mut processes =
                     Processes { kernel, metrics, page, view: *view, interrupted, notes: Vec::new() };

@@ -1,5 +1,6 @@
 //! The `simulate` backend with its live view.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use faultline_trace::{Manifest, Record};
 
 use crate::interrupt;
 use crate::live::{Live, View};
+use crate::view::RunPage;
 
 /// The minimum real time between two updates.
 const UPDATE_EVERY: Duration = Duration::from_millis(100);
@@ -18,13 +20,19 @@ const UPDATE_EVERY: Duration = Duration::from_millis(100);
 pub(crate) struct Watched<'a> {
     view: View<'a>,
     live: Option<Live>,
+    page: Option<Arc<RunPage>>,
+    manifest: Option<Manifest>,
     interrupted: &'a AtomicBool,
     updated: Instant,
 }
 
 impl<'a> Watched<'a> {
-    pub(crate) fn new(view: View<'a>, interrupted: &'a AtomicBool) -> Watched<'a> {
-        Watched { view, live: None, interrupted, updated: Instant::now() }
+    pub(crate) fn new(
+        view: View<'a>,
+        page: Option<Arc<RunPage>>,
+        interrupted: &'a AtomicBool,
+    ) -> Watched<'a> {
+        Watched { view, live: None, page, manifest: None, interrupted, updated: Instant::now() }
     }
 
     /// Ends the view.
@@ -38,6 +46,7 @@ impl<'a> Watched<'a> {
 impl SimulationObserver for Watched<'_> {
     fn begins(&mut self, manifest: &Manifest) {
         self.live = Some(self.view.live(manifest));
+        self.manifest = self.page.as_ref().map(|_| manifest.clone());
     }
 
     fn recorded(&mut self, record: &Record) {
@@ -55,7 +64,11 @@ impl SimulationObserver for Watched<'_> {
         if self.updated.elapsed() >= UPDATE_EVERY {
             self.updated = Instant::now();
             let live = self.live.as_mut().expect("the run has begun");
-            live.status(moment.now, &moment.status());
+            let status = moment.status();
+            live.status(moment.now, &status);
+            if let (Some(page), Some(manifest)) = (&self.page, &self.manifest) {
+                page.simulated(manifest, moment.now, &status);
+            }
         }
         true
     }

@@ -1,24 +1,14 @@
 //! `faultline sweep`: runs one federation with many settings of its parameters.
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use faultline_api::Federation;
 use faultline_checker::Verdict;
-use faultline_console::place::{self, ACTION, Claim, check_replaceable, create_record, remove_record};
+use faultline_console::place::{self, Claim};
 use faultline_console::repetition::consecutive;
 use faultline_experiments::compare::Made;
-use faultline_experiments::sweep::{
-    Links, Measured, Parameter, Plan, Seeds, Setting, Sweep, page, quantities, text,
-};
-use faultline_report::RecordedRun;
-use faultline_report::page::render as report;
-use faultline_session::{Recording, UnjudgedRecording};
-use faultline_trace::Bundle;
+use faultline_experiments::sweep::{Links, Measured, Parameter, Plan, Seeds, Sweep, page, quantities, text};
 use miette::miette;
 use serde::{Deserialize, Serialize};
 
@@ -30,19 +20,11 @@ use crate::journal::{
 };
 use crate::paper::jobs;
 use crate::progress::Progress;
+use crate::records::Records;
 use crate::{files, interrupt, output};
 
 /// The directory that contains the federation file of each setting.
 pub(crate) const SETTINGS: &str = "settings";
-/// The directory that contains the record of each setting.
-const RECORDS: &str = "records";
-/// The report in a record.
-const REPORT: &str = "report.html";
-/// The maximum size of all records and reports together, in bytes. All settings have equal shares, so that the order in
-/// which runs complete does not affect which records are kept.
-const RECORDED: u64 = 256 << 20;
-/// A lower bound on the size of a fact in a record, in bytes.
-const FACT: u64 = 8;
 
 /// Identifies a sweep in its journal.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -85,7 +67,7 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     })?;
     plan.parameters.iter().flat_map(|it| &it.notes).for_each(|it| output::note(format_args!("note: {it}")));
     consecutive(first_seed, *seeds)?;
-    let records = Records { out, most: RECORDED / plan.settings.len() as u64, failed: Mutex::default() };
+    let records = Records::new(out, plan.settings.len());
     let written = |it: &Parameter| (it.path.clone(), it.values.iter().map(|value| value.0.clone()).collect());
     let swept = Swept { federation, parameters: plan.parameters.iter().map(written).collect(), sample };
     let head = Head::of(swept);
@@ -96,9 +78,8 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     }
     let mut gathered = gather(&arguments.parts.gather, "sweep", &of_parts)?;
     let _claim = Claim::of(place::RESULTS, out)?;
-    for setting in 0..plan.settings.len() {
-        check_replaceable(ACTION, &records.dir(setting))?;
-    }
+    let names: Vec<String> = (1..=plan.settings.len()).map(|it| it.to_string()).collect();
+    records.check(&names)?;
     output::directory(&out.join(SETTINGS))?;
     let (mut journal, runs) = ResultJournal::open(&out.join(RUNS), "sweep", &head, arguments.resume)?;
     let mut runs: Vec<Measured> = runs;
@@ -127,7 +108,9 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     }
     let total = seeds_of(None).runs(plan.settings.len());
     let settings = plan.settings.clone();
-    let record = |setting: usize, recording| records.keep(setting, &settings[setting], recording);
+    let record = |setting: usize, recording| {
+        records.keep(&names[setting], &settings[setting].federation, recording);
+    };
     let mut progress = Progress::counting(runs.len() as u64, total).unless_quiet(arguments.quiet);
     let swept = Sweep::run(plan, seeds_of(None), runs, jobs(arguments.jobs), &interrupted, record, |run| {
         gathered.compare(run);
@@ -142,7 +125,7 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     let swept = swept.map_err(files::unfit)?;
     // The sweep can be continued with more seeds.
     journal.finish_sorted::<Measured>()?;
-    let linked = |setting: usize| records.link(setting, first_seed);
+    let linked = |setting: usize| records.link(&names[setting], first_seed);
     let links = Links { file: &path_of, record: &linked };
     let quantity = quantities().find(|it| it.name == arguments.best).expect("clap permits only known names");
     let (json, csv) = (text::json(&swept, quantity), text::csv(&swept));
@@ -159,11 +142,7 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     })?;
     print_missing(swept.missing() as u64);
     print_out_of_memory(swept.out_of_memory() as u64);
-    if let Some(command_error) =
-        records.failed.lock().expect("no thread panics while it holds the lock").take()
-    {
-        return Err(command_error);
-    }
+    records.result()?;
     Ok(Exit::of_runs(swept.has_failed(), swept.missing() + swept.out_of_memory() == 0))
 }
 
@@ -206,106 +185,4 @@ fn print_part(
     drop(progress);
     done.map_err(files::unfit)?;
     printer.finish(is_complete && !interrupted.load(Ordering::Relaxed))
-}
-
-/// Records each setting's run with the first seed, unless the record is too large.
-struct Records<'a> {
-    /// The directory of `--out`.
-    out: &'a Path,
-    /// The maximum size of one record with its report, in bytes.
-    most: u64,
-    /// The first error while writing records.
-    failed: Mutex<Option<CommandError>>,
-}
-
-impl Records<'_> {
-    fn dir(&self, setting: usize) -> PathBuf {
-        self.out.join(RECORDS).join((setting + 1).to_string())
-    }
-
-    /// Writes the record and the report of a run, unless they are too large. Removes those of an earlier run in any
-    /// case.
-    fn keep(&self, number: usize, setting: &Setting, recording: Recording) {
-        if let Err(error) = self.write(number, setting, recording) {
-            self.failed.lock().expect("no thread panics while it holds the lock").get_or_insert(error);
-        }
-    }
-
-    fn write(&self, number: usize, setting: &Setting, recording: Recording) -> Result<(), CommandError> {
-        const HELP: &str = "free some space, or specify another directory with `--out`";
-        let dir = self.dir(number);
-        remove_record(&dir)?;
-        if recording.trace.len() as u64 * FACT > self.most {
-            return Ok(());
-        }
-        let Recording { mut manifest, trace, judgement } = recording;
-        manifest.federation = faultline_api::to_yaml(&setting.federation);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        manifest.started_unix_ms = now.as_millis() as u64;
-        let unjudged = UnjudgedRecording { manifest, trace };
-        let bundle = create_record(ACTION, &dir)?;
-        unjudged.write(&bundle).map_err(|error| CommandError::writing(ACTION, &dir, &error, HELP))?;
-        let UnjudgedRecording { manifest, trace, .. } = &unjudged;
-        let shown = dir.display().to_string();
-        let page = report(RecordedRun { bundle: &shown, manifest, trace, judgement: &judgement });
-        let written = size(&dir).map_err(|error| CommandError::writing("read", &dir, &error, HELP))?;
-        if written + page.len() as u64 > self.most {
-            return remove_record(&dir);
-        }
-        output::write(&dir, REPORT, &page).map(|_| ())
-    }
-
-    /// Returns the path of a setting's report, relative to the page; `None` if the setting's run with this
-    /// seed was not recorded.
-    fn link(&self, setting: usize, seed: u64) -> Option<String> {
-        let dir = self.dir(setting);
-        let manifest = Bundle::open(&dir).read_manifest().ok()?;
-        (manifest.seed == seed && dir.join(REPORT).exists())
-            .then(|| format!("{RECORDS}/{}/{REPORT}", setting + 1))
-    }
-}
-
-/// Returns the size of all files in a directory, in bytes.
-fn size(dir: &Path) -> io::Result<u64> {
-    let mut sum = 0;
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        let about = entry.metadata()?;
-        sum += if about.is_dir() { size(&entry.path())? } else { about.len() };
-    }
-    Ok(sum)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicBool;
-
-    use super::*;
-
-    #[test]
-    fn a_record_above_its_share_is_left_out_and_an_earlier_one_removed() {
-        let out = tempfile::tempdir().expect("a directory");
-        let text = faultline_api::samples::sample("quickstart").expect("the sample exists").text;
-        let federation = faultline_api::parse("quickstart", text.as_bytes()).expect("the sample is valid");
-        let setting = Setting { choice: vec![0], federation: federation.clone() };
-        let (_, recording) =
-            Made::recorded(&federation, 7, &AtomicBool::new(false)).expect("the sample can be set up");
-        let records = |most| Records { out: out.path(), most, failed: Mutex::default() };
-        let enough = records(8 << 20);
-        enough.keep(0, &setting, recording.clone());
-        assert_eq!(enough.link(0, 7).as_deref(), Some("records/1/report.html"));
-        assert_eq!(enough.link(0, 8), None, "the record has another seed");
-        let whole = size(&enough.dir(0)).expect("the record was written");
-        let facts = recording.trace.len() as u64 * FACT;
-        assert!(facts < whole, "{facts} < {whole}");
-        // The size is checked before and after the record is written. Each check rejects the record under one
-        // of these limits.
-        for most in [facts - 1, whole - 1] {
-            enough.keep(0, &setting, recording.clone());
-            let tight = records(most);
-            tight.keep(0, &setting, recording.clone());
-            assert_eq!((tight.link(0, 7), tight.dir(0).exists()), (None, false), "{most}");
-            assert!(tight.failed.lock().expect("unlocked").is_none());
-        }
-    }
 }

@@ -13,6 +13,7 @@
 //! | [`progress`] | progress of long operations |
 //! | [`examination`] | findings of `doctor` |
 //! | [`screen`] | the live view |
+//! | [`page`] | the page that shows a run |
 //! | [`memory`] | the memory limit of the program |
 //! | [`output`] | standard output |
 //! | [`interrupt`] | Ctrl-C |
@@ -24,6 +25,7 @@ pub mod examination;
 pub mod interrupt;
 pub mod memory;
 pub mod output;
+pub mod page;
 pub mod place;
 pub mod progress;
 pub mod recording;

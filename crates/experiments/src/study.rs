@@ -54,10 +54,12 @@ pub(crate) fn table<'a>(
     rows: impl IntoIterator<Item = (Option<&'a str>, Vec<Markup>)>,
 ) -> Markup {
     html! {
-        div.table { table {
+        div.table.list { table {
             thead { tr { @for (title, is_number) in columns { th.num[*is_number] { (title) } } } }
             tbody { @for (class, cells) in rows { tr class=[class] {
-                @for (cell, (_, is_number)) in cells.iter().zip(columns) { td.num[*is_number] { (cell) } }
+                @for (cell, (title, is_number)) in cells.iter().zip(columns) {
+                    td.num[*is_number] data-name=(title) { (cell) }
+                }
             } } }
         } }
     }

@@ -104,12 +104,12 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
         let recorded = LocatedRecording::read(dir)?;
         recorded.check_started(WITHOUT_COMMAND)?;
         if let Some(page) = &page {
-            page.show(&recorded);
+            page.page.show(&recorded);
         }
         Ok(recorded)
     })?;
     if let Some(page) = page {
-        page.serve(&interrupted);
+        page.page.serve(&interrupted);
     }
     Ok(exit)
 }

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -16,17 +15,17 @@ use faultline_console::command_error::{CommandError, Exit};
 use faultline_console::interrupt;
 use faultline_console::memory::set_limit;
 use faultline_console::output::note;
+use faultline_console::page::RunPage;
 use faultline_console::recording::LocatedRecording;
 use faultline_core::fault::{Change, LinkProperties};
 use faultline_core::{ClusterId, Life, ProcessId, Progress, Span};
 use faultline_report::page::live;
 use faultline_trace::manifest::{LinkEntry, LinkMeasured};
 use faultline_trace::{Bundle, BundleError};
-use faultline_view::feed::{Feed, SharedStatus};
-use faultline_view::{Control, Server};
+use faultline_view::Control;
+use faultline_view::feed::Feed;
 use kube::ResourceExt;
 use kube::api::Patch;
-use miette::miette;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::Mutex;
@@ -47,8 +46,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Time within which the API server must answer a change.
 const PATCHED_WITHIN: Duration = Duration::from_secs(20);
-/// Time without an open page after which `run --view` ends.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Maximum size of the copy of a record, in bytes.
 const MOST_BYTES: u64 = 1 << 30;
 /// Number of failed requests in a row after which the user is informed.
@@ -73,7 +70,7 @@ pub(crate) fn view(arguments: &ViewArguments) -> Result<Exit, CommandError> {
         }
         Ok(page)
     })?;
-    page.server.serve(&interrupted, None);
+    page.page.server.serve(&interrupted, None);
     Ok(Exit::Pass)
 }
 
@@ -85,8 +82,7 @@ struct Request {
 
 /// The page of a run on a cluster.
 pub(crate) struct ClusterPage {
-    server: Server,
-    status: SharedStatus,
+    pub(crate) page: RunPage,
     /// Directory for the copy of the record.
     dir: TempDir,
     requests: Mutex<UnboundedReceiver<Request>>,
@@ -114,21 +110,14 @@ impl ClusterPage {
         let control = changed.filter(|_| is_permitted);
         let control = control
             .map(|it| Control::new(it, DUE_AFTER, move |after, changes| ask(&sender, after, &changes)));
-        let server = Server::start(address, control).map_err(|error| match error.help(option) {
-            Some(help) => CommandError::input(miette!(help = help, "{error}")),
-            None => CommandError::of_machine(&error),
-        })?;
+        let page = RunPage::open(address, option, control)?;
         let of_machine = |error: io::Error| CommandError::of_machine(&error);
         let dir =
             tempfile::Builder::new().prefix(&format!("faultline-{name}-")).tempdir().map_err(of_machine)?;
-        let status = SharedStatus::default();
         let bundle = Bundle::create(dir.path().join("copy")).map_err(|it| CommandError::of_machine(&it))?;
-        server.follow(Feed::of_own_run(bundle, status.clone())).map_err(of_machine)?;
-        note(format_args!("watch:   {}", server.address()));
-        if let Some(address) = server.control_address() {
-            note(format_args!("control: {address}"));
-        }
-        Ok(ClusterPage { server, status, dir, requests: Mutex::new(receiver) })
+        page.server.follow(Feed::of_own_run(bundle, page.status.clone())).map_err(of_machine)?;
+        page.announce();
+        Ok(ClusterPage { page, dir, requests: Mutex::new(receiver) })
     }
 
     /// Copies what is added to the record, and makes the changes that the page asks for. Never returns.
@@ -164,9 +153,10 @@ impl ClusterPage {
 
     async fn look(&self, supervisor: &Supervisor, copy: &mut RecordCopy) -> Result<(), CopyError> {
         let RunStatus { clusters, elapsed_seconds, links, .. } = supervisor.status(u64::MAX).await?;
-        self.status.set_links(&links.iter().filter_map(|it| link(it, &clusters)).collect::<Vec<_>>());
-        self.status.set(clusters.iter().map(|it| Progress { done: it.steps_done, total: it.steps }));
-        if let (Some(control), Some(seconds)) = (self.server.control(), elapsed_seconds) {
+        let RunPage { server, status } = &self.page;
+        status.set_links(&links.iter().filter_map(|it| link(it, &clusters)).collect::<Vec<_>>());
+        status.set(clusters.iter().map(|it| Progress { done: it.steps_done, total: it.steps }));
+        if let (Some(control), Some(seconds)) = (server.control(), elapsed_seconds) {
             control.elapsed(Span((seconds.max(0.0) * 1e9) as u64));
         }
         let answer = supervisor.facts(&copy.held()).await?;
@@ -209,7 +199,7 @@ impl ClusterPage {
             }
             sleep(CHECK_EVERY).await;
         };
-        self.server.show(live::message("There is no report", &why, false));
+        self.page.server.show(live::message("There is no report", &why, false));
         note(&why);
         Ok(())
     }
@@ -224,22 +214,8 @@ impl ClusterPage {
         let dir = self.dir.path().join("record");
         let transfer = async || unpack(cluster, &supervisor, federation, &dir).await;
         retried(CHECK_EVERY, transfer).await?;
-        self.show(&LocatedRecording::read(&dir)?);
+        self.page.show(&LocatedRecording::read(&dir)?);
         Ok(())
-    }
-
-    /// Shows the report of the run.
-    pub(crate) fn show(&self, recording: &LocatedRecording) {
-        self.server.show(live::report(recording.recorded()));
-    }
-
-    /// Serves the report for as long as the user reads it.
-    pub(crate) fn serve(&self, interrupted: &AtomicBool) {
-        note(format_args!(
-            "the report is served until Ctrl-C, or until no page has been open for {} s",
-            PATIENCE.as_secs()
-        ));
-        self.server.serve(interrupted, Some(PATIENCE));
     }
 }
 
@@ -423,7 +399,7 @@ mod tests {
         let page = std::sync::Arc::new(page);
         let from = page.clone();
         let changes = tokio::task::spawn_blocking(move || {
-            let control = from.server.control().unwrap();
+            let control = from.page.server.control().unwrap();
             control.elapsed(Span::from_millis(2000));
             let fault = control.add_fault(br#"{"crash": {"process": "paris-1"}}"#);
             (fault, control.pause(br#"{"pause": true}"#))
@@ -469,6 +445,6 @@ mod tests {
         let address = Some("127.0.0.1:0".parse().unwrap());
         let page =
             ClusterPage::open(&cluster, address, "--at", "quickstart", Some(quickstart())).await.unwrap();
-        assert_eq!(page.server.control_address(), None);
+        assert_eq!(page.page.server.control_address(), None);
     }
 }

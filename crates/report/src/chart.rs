@@ -51,6 +51,11 @@ impl Picture {
     }
 }
 
+/// Makes content a link, if there is a path.
+pub fn linked(path: Option<&str>, content: Markup) -> Markup {
+    html! { @match path { Some(path) => a href=(path) { (content) }, None => (content) } }
+}
+
 /// A line chart.
 #[derive(Clone, Debug)]
 pub struct Chart {
@@ -190,8 +195,8 @@ pub struct Detail {
     pub runs: Vec<f64>,
 }
 
-const WIDTH: f64 = 620.0;
-const HEIGHT: f64 = 346.0;
+const WIDTH: f64 = 460.0;
+const HEIGHT: f64 = 290.0;
 const LEFT: f64 = 52.0;
 /// The margin at the top, which includes a line for the label of the vertical axis.
 const TOP: f64 = 30.0;
@@ -264,9 +269,9 @@ impl<'a> PlotArea<'a> {
         let (top, marks) = match &chart.y.scale {
             Scale::Marked(marks) => (marks.last().map_or(1.0, |it| it.0), marks.clone()),
             _ => {
-                let step = round_step(highest / 5.0);
-                let top = (highest / step).ceil() * step;
-                (top, chart.y.marks((0.0, top), top / step))
+                let values = round_values(highest);
+                let top = values.last().copied().unwrap_or_default();
+                (top, values.into_iter().map(|it| (it, short(it))).collect())
             }
         };
         let rows = if chart.has_legend() { chart.legend_rows().len() as f64 } else { 0.0 };

@@ -239,13 +239,19 @@ pub fn report(bundle: &Bundle) -> Result<String, BundleError> {
 ///
 /// Fails if the manifest cannot be read.
 pub fn is_in_progress(bundle: &Bundle) -> Result<bool, BundleError> {
-    let is_locked = bundle.is_locked();
     if bundle.is_claimed_only() {
-        return Ok(is_locked != Some(false));
+        return Ok(bundle.is_locked() != Some(false));
     }
-    let has_outcome = bundle.read_manifest()?.outcome.is_some();
-    let quiet = bundle.last_written().map(|it| SystemTime::now().duration_since(it).unwrap_or_default());
-    Ok(!has_outcome && (is_locked == Some(true) || quiet.is_none_or(|it| it < QUIET)))
+    Ok(is_unfinished(bundle, &bundle.read_manifest()?))
+}
+
+/// Works like [`is_in_progress`], with the manifest of the bundle.
+pub(crate) fn is_unfinished(bundle: &Bundle, manifest: &Manifest) -> bool {
+    let is_quiet = || {
+        let written = bundle.last_written();
+        written.is_some_and(|it| SystemTime::now().duration_since(it).unwrap_or_default() >= QUIET)
+    };
+    manifest.outcome.is_none() && (bundle.is_locked() == Some(true) || !is_quiet())
 }
 
 #[cfg(test)]

@@ -79,8 +79,8 @@ impl ServeError {
 /// What the page shows.
 #[derive(Clone, Debug)]
 pub(crate) enum Stage {
-    /// The run has not begun.
-    Waiting,
+    /// The run has not begun, or cannot be followed. Contains the page, which asks again.
+    Waiting(Arc<str>),
     /// The run is in progress.
     Running(Arc<Manifest>),
     /// The run has ended, or cannot be shown. Contains the page.
@@ -91,7 +91,7 @@ impl Stage {
     /// Returns the name of the stage, which the page states when it asks for events.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Stage::Waiting => "waiting",
+            Stage::Waiting(_) => "waiting",
             Stage::Running(_) => "running",
             Stage::Over(_) => "over",
         }
@@ -113,7 +113,9 @@ pub(crate) struct Run {
 impl Run {
     /// Creates a run that has not begun.
     pub(crate) fn new() -> Run {
-        Run { shown: watch::Sender::new(Shown { stage: Stage::Waiting, update: Arc::default() }) }
+        let text = "The run has not begun, or its record is being read.";
+        let stage = Stage::Waiting(live::message("Waiting", text, true).into());
+        Run { shown: watch::Sender::new(Shown { stage, update: Arc::default() }) }
     }
 
     /// Returns whether a page is open.
@@ -216,6 +218,17 @@ impl Server {
         let handle = thread::Builder::new().name("feed".to_owned()).spawn(move || feed.run(&run))?;
         *self.feed.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
         Ok(())
+    }
+
+    /// Shows a text until the run has ended, for a run that cannot be followed.
+    pub fn say(&self, title: &str, text: &str) {
+        self.shared.run.shown.send_if_modified(|it| {
+            let is_open = matches!(it.stage, Stage::Waiting(_));
+            if is_open {
+                it.stage = Stage::Waiting(live::message(title, text, true).into());
+            }
+            is_open
+        });
     }
 
     /// Shows a page instead of the run, which has ended.

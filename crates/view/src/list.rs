@@ -11,11 +11,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use faultline_report::page;
 use faultline_report::page::list::{self, Origin, Row, RowState};
-use faultline_report::summary::{RecordedRun, Summary};
+use faultline_report::summary::RecordedRun;
 use faultline_session::Recording;
 use faultline_trace::Bundle;
 
-use crate::feed::{Feed, is_in_progress};
+use crate::feed::{Feed, is_in_progress, is_unfinished};
 use crate::{Run, ServeError};
 
 /// The interval between two searches.
@@ -32,6 +32,8 @@ const DEEPEST: usize = 8;
 const MOST_RUNS: usize = 8;
 /// The maximum length of a stored page, in bytes.
 const LONGEST_PAGE: u64 = 64 << 20;
+/// The maximum length of a federation file, in bytes.
+const LONGEST_FILE: u64 = 4 << 20;
 /// The names of stored pages.
 const PAGES: [&str; 2] = ["index.html", "errata.html"];
 
@@ -153,6 +155,16 @@ impl List {
         state.numbers.get(&record).copied()
     }
 
+    /// Returns the federation file that a stored page links to. The file must be below the page's directory.
+    pub(crate) fn linked_file(&self, number: usize, link: &str) -> Option<String> {
+        let page = self.lock().entries.get(number).filter(|it| it.exists && it.is_page())?.path.clone();
+        let dir = page.parent()?.canonicalize().ok()?;
+        let path = dir.join(link).canonicalize().ok()?;
+        let is_below =
+            path.starts_with(&dir) && path.is_file() && path.extension().is_some_and(|it| it == "yaml");
+        is_below.then(|| read(&path, LONGEST_FILE).ok())?
+    }
+
     fn is_watched(&self) -> bool {
         self.lock().asked.elapsed() < WATCHED_WITHIN
     }
@@ -213,7 +225,7 @@ impl List {
                 let dir = path.display().to_string();
                 let recorded =
                     RecordedRun { bundle: &dir, manifest: &manifest, trace: &trace, judgement: &judgement };
-                row.judged(&Summary::new(recorded))
+                row.judged(recorded)
             }
         };
         let mut state = self.lock();
@@ -298,15 +310,11 @@ impl Search {
 fn row_of_run(dir: &Path, name: String, written: Option<SystemTime>) -> Row {
     let bundle = Bundle::open(dir);
     let row = Row::new(name, unix_ms(written));
-    match (is_in_progress(&bundle), bundle.read_manifest()) {
-        (Ok(true), Err(_)) => Row { state: RowState::Running, ..row },
-        (Ok(is_running), Ok(manifest)) => {
-            let state = if is_running { RowState::Running } else { RowState::Unjudged };
-            row.described(&manifest, state)
-        }
-        (Err(error), _) | (_, Err(error)) => {
-            Row { state: RowState::Unreadable, result: error.to_string(), ..row }
-        }
+    match bundle.read_manifest() {
+        Ok(manifest) if is_unfinished(&bundle, &manifest) => row.described(&manifest, RowState::Running),
+        Ok(manifest) => row.described(&manifest, RowState::Unjudged),
+        Err(_) if is_in_progress(&bundle).is_ok_and(|it| it) => Row { state: RowState::Running, ..row },
+        Err(error) => Row { state: RowState::Unreadable, result: error.to_string(), ..row },
     }
 }
 
@@ -381,7 +389,12 @@ mod tests {
             ["unknown a", "unreadable broken", "unreadable other", "page sweep", "unknown sweep/records/1"];
         assert_eq!(rows(&list), known);
         let text = list.rows();
-        assert!(text.contains("one &amp; &lt;two&gt;") && text.contains("rollbacks, "), "{text}");
+        assert!(
+            text.contains("one &amp; &lt;two&gt;")
+                && text.contains("rollbacks, ")
+                && text.contains("svg class=\"thumbnail"),
+            "{text}"
+        );
 
         // Numbers remain valid.
         let number = |name: &str| list.lock().entries.iter().position(|it| it.row.name == name).unwrap();
@@ -389,6 +402,14 @@ mod tests {
         assert_eq!(list.linked(sweep, "records/1/report.html"), Some(record_of_sweep));
         for link in ["records/2/report.html", "../a/report.html", "report.html", ""] {
             assert_eq!(list.linked(sweep, link), None, "{link}");
+        }
+        fs::create_dir(dir.join("sweep/settings")).unwrap();
+        fs::write(dir.join("sweep/settings/1.yaml"), "kind: Federation").unwrap();
+        fs::write(dir.join("secret.yaml"), "").unwrap();
+        std::os::unix::fs::symlink(dir.join("secret.yaml"), dir.join("sweep/settings/2.yaml")).unwrap();
+        assert_eq!(list.linked_file(sweep, "settings/1.yaml").as_deref(), Some("kind: Federation"));
+        for link in ["settings/2.yaml", "settings/3.yaml", "../secret.yaml", "index.html", "settings", ""] {
+            assert_eq!(list.linked_file(sweep, link), None, "{link}");
         }
         assert!(list.stored(sweep).unwrap().contains("generator") && list.stored(a).is_none());
         assert!(list.run(sweep).is_none() && list.run(99).is_none());

@@ -38,7 +38,7 @@ pub(crate) enum Route {
     /// The page of a run, which may be able to change the run.
     Page { run: usize, controls: bool },
     /// The events of the page of a run that shows this stage.
-    Events { run: usize, stage: String },
+    Events { run: usize, stage: String, controls: bool },
     /// The stored page with this number.
     Stored(usize),
     /// A file that a stored page links to.
@@ -80,7 +80,7 @@ pub(crate) fn route(request: &Parts, keys: &Keys) -> Result<Route, StatusCode> {
         ("run", ["events"]) => {
             let query = request.uri.query().unwrap_or_default();
             let stage = query.strip_prefix("stage=").unwrap_or_default().to_owned();
-            reads(request, Route::Events { run: number, stage })
+            reads(request, Route::Events { run: number, stage, controls })
         }
         ("run", ["faults"]) if controls && number == 1 => changes(request, host, Route::Fault),
         ("run", ["pause"]) if controls && number == 1 => changes(request, host, Route::Pause),
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(get("/control/run/1/"), page(true));
         assert_eq!(
             get("/watch/run/1/events?stage=over"),
-            Ok(Route::Events { run: 1, stage: "over".to_owned() })
+            Ok(Route::Events { run: 1, stage: "over".to_owned(), controls: false })
         );
         assert_eq!(get("/assets/0.js"), Ok(Route::Asset("/assets/0.js".to_owned())));
         for path in [

@@ -119,9 +119,9 @@ fn answered(
             let page = page(&*run(number)?, controls);
             Some(html(if list.is_some() { live::listed(&page) } else { page }))
         }
-        (Route::Events { run: number, stage }, _) => {
+        (Route::Events { run: number, stage, controls }, _) => {
             trust.grant();
-            Some(events(shared, &*run(number)?, stage))
+            Some(events(shared, &*run(number)?, stage, controls))
         }
         (Route::First, None) => Some(Redirect::to(&format!("/{key}/run/1/")).into_response()),
         (Route::First, Some(list)) => Some(html(list.page())),
@@ -131,8 +131,9 @@ fn answered(
             Some((policy, html(list.stored(number)?)).into_response())
         }
         (Route::Linked(number, link), Some(list)) => {
-            let run = list.linked(number, &link)?;
-            Some(Redirect::to(&format!("/{key}/run/{run}/")).into_response())
+            let run = list.linked(number, &link);
+            let to_run = run.map(|run| Redirect::to(&format!("/{key}/run/{run}/")).into_response());
+            to_run.or_else(|| Some(said(StatusCode::OK, &list.linked_file(number, &link)?)))
         }
         _ => None,
     }
@@ -154,18 +155,19 @@ fn rows(text: String, known: Option<&HeaderValue>) -> Response {
 fn page(run: &Run, controls: bool) -> String {
     let stage = run.shown.borrow().stage.clone();
     match stage {
-        Stage::Waiting => {
-            live::message("Waiting", "The run has not begun, or its record is being read.", true)
-        }
         Stage::Running(manifest) => live::page(&manifest, controls),
-        Stage::Over(page) => page.to_string(),
+        Stage::Waiting(page) | Stage::Over(page) => page.to_string(),
     }
 }
 
-/// Sends events to a page for as long as it is open.
-fn events(shared: &Shared, run: &Run, stage: String) -> Response {
-    let Ok(permit) = shared.pages.clone().try_acquire_owned() else {
-        let text = format!("This page is already open {MOST_PAGES} times. Close one of them.");
+/// Sends events to a page for as long as it is open. The last place is reserved for a page that can change the run.
+fn events(shared: &Shared, run: &Run, stage: String, controls: bool) -> Response {
+    let reserved = usize::from(shared.control.is_some() && !controls);
+    let free = shared.pages.clone().try_acquire_many_owned(reserved as u32 + 1);
+    let Some(permit) = free.ok().and_then(|mut it| it.split(1)) else {
+        let most = MOST_PAGES - reserved;
+        let text =
+            format!("Pages are already open {most} times. This one follows the run once another is closed.");
         return said(StatusCode::SERVICE_UNAVAILABLE, &text);
     };
     let (sender, receiver) = mpsc::channel(1);
@@ -317,18 +319,24 @@ mod tests {
         assert!(post(1).starts_with("HTTP/1.1 422"), "{}", post(1));
         assert!(post(super::LONGEST + 1).starts_with("HTTP/1.1 413"));
 
-        let events = format!("GET /{}/run/1/events?stage=waiting", server.watch);
-        let open = || {
-            let mut stream = asked(&host, &events, "");
+        let open_with = |key: &str| {
+            let mut stream = asked(&host, &format!("GET /{key}/run/1/events?stage=waiting"), "");
             let mut status = [0; 12];
             stream.read_exact(&mut status).unwrap();
             (String::from_utf8(status.to_vec()).unwrap(), stream)
         };
-        let pages: Vec<_> = (0..super::MOST_PAGES).map(|_| open()).collect();
+        let open = || open_with(&server.watch);
+        let pages: Vec<_> = (1..super::MOST_PAGES).map(|_| open()).collect();
         assert!(pages.iter().all(|it| it.0 == "HTTP/1.1 200"));
         assert!(server.shared.run.is_watched());
         assert_eq!(open().0, "HTTP/1.1 503");
-        drop(pages);
+        let last = open_with(&key);
+        assert_eq!(
+            (&*last.0, &*open_with(&key).0),
+            ("HTTP/1.1 200", "HTTP/1.1 503"),
+            "the last place is reserved"
+        );
+        drop((pages, last));
         while server.shared.run.is_watched() {
             std::thread::yield_now();
         }

@@ -1,6 +1,7 @@
 //! The page of a run in progress in a real browser. Requires `chromium`.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -268,6 +269,34 @@ fn the_keyboard_alone_shows_the_run_and_adds_a_fault() {
 
 #[test]
 #[ignore = "needs chromium: run by the step `pages` of .ci/run"]
+fn a_page_without_a_place_says_so_and_follows_the_run_later() {
+    let (_, UnjudgedRecording { manifest, trace }) = run();
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = Bundle::create(dir.path().join("run")).unwrap();
+    bundle.write_manifest(&Manifest { outcome: None, faults: Vec::new(), ..manifest }).unwrap();
+    write(&bundle, &trace, trace.supervisor().last().unwrap().0);
+    let server = Server::start(None, None).unwrap();
+    server.follow(Feed::of_record(bundle)).unwrap();
+    let address = server.address();
+    let (host, path) = address.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let open = |_| {
+        let mut stream = TcpStream::connect(host).unwrap();
+        write!(stream, "GET /{path}run/1/events?stage=running HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).unwrap();
+        stream
+    };
+    let others: Vec<TcpStream> = (0..16).map(open).collect();
+    let mut browser = Browser::open(&dir.path().join("profile"), &address, 420);
+    browser.wait_for("document.getElementById('lost')?.textContent.includes('already open 16 times')");
+    assert_eq!(browser.value(FLAWS), "");
+    drop(others);
+    browser.wait_for("document.getElementById('phase').textContent === 'running'");
+    assert_eq!(browser.value("document.getElementById('lost').hidden"), true);
+}
+
+#[test]
+#[ignore = "needs chromium: run by the step `pages` of .ci/run"]
 fn the_list_of_records_is_filtered_and_grows() {
     let (_, recording) = run();
     let dir = tempfile::tempdir().unwrap();
@@ -279,6 +308,7 @@ fn the_list_of_records_is_filtered_and_grows() {
     let mut browser = Browser::open(&dir.path().join("profile"), &server.address(), 420);
     browser.wait_for("document.getElementById('number')?.textContent === '2 records, 2 judged; all shown'");
     assert_eq!(browser.value(FLAWS), "");
+    assert_eq!(browser.value("document.querySelectorAll('.thumbnail').length"), 2);
     browser.tab_to("it.id === 'search'");
     browser.press("t", 84);
     browser.press("w", 87);

@@ -28,13 +28,13 @@ const LAYERS: &[&[&str]] = &[
     &["faultline-program", "faultline-runtime", "faultline-sim"],
     &["faultline-catalog", "faultline-client"],
     &["faultline-operator", "faultline-session"],
+    &["faultline-view"],
     &[
         "faultline-console",
         "faultline-experiments",
         "faultline-explore",
         "faultline-fuzz",
         "faultline-launch",
-        "faultline-view",
     ],
     &[
         "faultline-cli",

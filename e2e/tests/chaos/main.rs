@@ -51,6 +51,7 @@ mod shaper_killed;
 mod side_by_side;
 mod stealing_cluster_lost;
 mod supervisor_killed;
+mod viewed;
 mod volume_lost;
 mod webhook_broken;
 
@@ -93,6 +94,7 @@ const SCENARIOS: &[Scenario] = scenarios! {
         guest_leaves,
         record_kept,
         supervisor_killed,
+        viewed,
         federation_deleted,
         finalizer_stuck,
         hostile_neighbour,

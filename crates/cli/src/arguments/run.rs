@@ -61,8 +61,10 @@ pub(crate) struct RunArguments {
     /// http://ADDR/metrics
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(crate) metrics: Option<SocketAddr>,
-    /// Unless in virtual time, serve a page that shows the run, and then its report. Prints two addresses, one of which
-    /// can also add faults and pause the run [default ADDR: 127.0.0.1:7380, or the next free port]
+    /// Serve a page that shows the run, and then its report. Prints two addresses, one of which can also add faults and
+    /// pause the run [default ADDR: 127.0.0.1:7380, or the next free port]
+    ///
+    /// In virtual time, the page shows only the progress until the run has ended, and there is one address.
     ///
     /// After the run, the program serves the report until Ctrl-C, or until no page has been open for 60 s. Only this
     /// machine can reach the page.

@@ -233,7 +233,14 @@ fn protocols_are_compared_in_a_table_and_on_a_page() {
         .assert()
         .code(0)
         .stdout(contains("hydee").and(contains("WITH FAULTS")).and(contains("out/index.html")));
-    assert!(place.path("out/index.html").exists() && place.path("out/picture.svg").exists());
+    assert!(place.path("out/picture.svg").exists());
+    let page = std::fs::read_to_string(place.path("out/index.html")).unwrap();
+    for name in ["hydee-with-faults", "hydee-without-faults", "coordinated-with-faults"] {
+        let report = format!("records/{name}/report.html");
+        assert!(page.contains(&format!("href=\"{report}\"")), "{name}");
+        assert!(place.path(&format!("out/{report}")).exists(), "{name}");
+    }
+    place.faultline(["check", "out/records/coordinated-without-faults", "-q"]).assert().code(0);
     let unknown = ["compare", "small.yaml", "--protocols", "hidee"];
     place.faultline(unknown).assert().code(2).stderr(contains("did you mean `hydee`?"));
 }

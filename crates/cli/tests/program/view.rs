@@ -190,12 +190,29 @@ fn all_records_in_a_directory_are_listed_and_judged() {
 }
 
 #[test]
+fn a_run_in_virtual_time_shows_its_progress_and_then_its_report() {
+    let place = TestDirectory::new();
+    place.write("small.yaml", small(CRASH).replace("steps: 60", "steps: 4000"));
+    let arguments =
+        ["run", "small.yaml", "--backend", "simulate", "--out", "run", "-q", "--view=127.0.0.1:0"];
+    let served = Served::start(&place, &arguments, 1);
+    let page = || served.answer(&format!("GET {}", served.paths[0]), "");
+    let mut shown = Vec::new();
+    while !shown.last().is_some_and(|it: &String| it.contains("Space-time diagram")) {
+        thread::sleep(Duration::from_millis(20));
+        shown.push(page());
+    }
+    let is_progress =
+        |it: &String| it.contains("of virtual time have passed. lyon: ") && it.contains("refresh");
+    assert!(shown.iter().any(is_progress), "{:.1000}", shown[0]);
+    assert!(served.interrupted().1.is_some());
+}
+
+#[test]
 fn other_machines_cannot_be_served() {
     let place = TestDirectory::new();
     let refused = place.faultline(["run", "--view=0.0.0.0:7380"]).assert().code(2);
     let said = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
     assert!(said.contains("this machine only") && said.contains("ssh -L 7380:127.0.0.1:7380"), "{said}");
-    let refused = place.faultline(["run", "--backend", "simulate", "--view"]).assert().code(2);
-    assert!(String::from_utf8_lossy(&refused.get_output().stderr).contains("--backend local"));
     place.faultline(["view", "nothing"]).assert().code(2);
 }

@@ -56,10 +56,19 @@ pub const REFERENCE: &str = "reference";
 
 /// The backend that performs the runs.
 pub enum Runs<'a> {
-    /// The simulator, several runs at a time.
-    Simulated,
+    /// The simulator, several runs at a time. The records of the protocols' runs with the first seed are passed on.
+    Simulated(&'a Keep<'a>),
     /// The caller, which performs one run after another on this backend.
     Elsewhere(BackendKind, &'a mut Maker<'a>),
+}
+
+/// Receives the record of one run of a federation, with the protocol's name in the comparison. It is called from several
+/// threads.
+pub type Keep<'a> = dyn Fn(&str, &Federation, Recording) + Sync + 'a;
+
+/// Returns the name of the runs of a protocol, with the faults in the file or without.
+pub fn name_of_runs(protocol: &str, has_faults: bool) -> String {
+    format!("{protocol}-{}", if has_faults { "with-faults" } else { "without-faults" })
 }
 
 /// Performs one run of a federation with a seed. The name is that of the protocol in the comparison, or
@@ -349,7 +358,7 @@ pub fn compare(
     store: &mut ResultStore<'_>,
 ) -> Comparison {
     let backend = match &runs {
-        Runs::Simulated => BackendKind::Simulate,
+        Runs::Simulated(_) => BackendKind::Simulate,
         Runs::Elsewhere(backend, _) => *backend,
     };
     let under =
@@ -516,11 +525,24 @@ impl<'a, 'r, 's> Bench<'a, 'r, 's> {
         let what = federation.spec.protocol.name();
         let run = |(seed, ended)| Run::of(federation, seed, ended);
         let all = consecutive(first_seed, seeds);
-        let Runs::Elsewhere(_, maker) = &mut self.maker else {
-            let interrupted = self.store.interrupted();
-            let make = |seed| Ok((seed, Ended::from(Made::simulated(federation, seed, interrupted)?)));
-            let ended = self.store.results(("comparison", what), federation, all, jobs, make)?;
-            return Ok(ended.into_iter().map(run).collect());
+        let maker = match &mut self.maker {
+            Runs::Elsewhere(_, maker) => maker,
+            Runs::Simulated(keep) => {
+                let interrupted = self.store.interrupted();
+                // The reference is the unprotected run in virtual time.
+                let name = if name == REFERENCE { UNPROTECTED } else { name };
+                let is_compared = self.settings.protocols.iter().any(|it| it == name);
+                let make = |seed| {
+                    let (made, recording) = Made::recorded(federation, seed, interrupted)?;
+                    let is_whole = recording.manifest.outcome != Some(Outcome::Interrupted);
+                    if seed == first_seed && is_compared && is_whole {
+                        keep(name, federation, recording);
+                    }
+                    Ok((seed, Ended::from(made)))
+                };
+                let ended = self.store.results(("comparison", what), federation, all, jobs, make)?;
+                return Ok(ended.into_iter().map(run).collect());
+            }
         };
         let mut runs = Vec::new();
         for seed in all {

@@ -1,7 +1,7 @@
 //! A comparison as one self-contained page, and its pictures: the trade-off between the costs with and without faults,
 //! and a panel for each quantity, with a bar for each protocol.
 
-use faultline_report::chart::{Bar, Bars, Cost, Length, TradeOff};
+use faultline_report::chart::{Bar, Bars, Cost, Length, TradeOff, linked};
 use faultline_report::explain::count;
 use faultline_trace::manifest::BackendKind;
 use maud::{Markup, html};
@@ -15,8 +15,12 @@ use crate::study::{Study, figure, reasons};
 /// The maximum number of protocols named in a heading. With more protocols, the heading gives only their number.
 const NAMED: usize = 4;
 
+/// Returns the path of the report of a protocol's run with the first seed, with the faults in the file or without,
+/// relative to the page; `None` if there is no report.
+pub type Link<'a> = dyn Fn(&str, bool) -> Option<String> + 'a;
+
 /// Renders the page.
-pub fn render(it: &Comparison) -> String {
+pub fn render(it: &Comparison, link: &Link<'_>) -> String {
     let protocols: Vec<&str> = it.rows.iter().map(|row| row.protocol.as_str()).collect();
     let compared = if protocols.len() > NAMED {
         count(protocols.len() as u64, "protocol")
@@ -33,15 +37,16 @@ pub fn render(it: &Comparison) -> String {
             "Every protocol runs the same application with the same seeds, once without faults and once with those in "
             "the file. Every run is judged by the same checker. Numbers are means over the seeds, with the 95 % confidence "
             "interval of the mean. With fewer than " (FEW) " runs, the tables show their range, and the bars show each run as a "
-            "point. The best values come first."
+            "point. The best values come first. Bars and verdicts link to the report of the run with the first seed, if it was "
+            "recorded."
             @if let Some(unprotected) = &it.unprotected {
                 " The unprotected application without faults takes "
                 (Unit::Seconds.text(unprotected)) ". Every overhead is relative to it, seed by seed."
             }
         }
         @if let Some(it) = trade_off(it) { (it) }
-        (Bars::markup(&panels(it)))
-        (table(it))
+        (Bars::markup(&panels(it, link)))
+        (table(it, link))
         (time(it))
         (reasons(&remarks(it)))
         h2 { "Options" }
@@ -69,15 +74,15 @@ pub fn render(it: &Comparison) -> String {
 
 /// Renders the picture as a separate file.
 pub fn file(it: &Comparison) -> String {
-    Bars::file(&panels(it))
+    Bars::file(&panels(it, &|_, _| None))
 }
 
 /// Returns a panel for each quantity that the picture of a comparison shows, with a bar for each protocol.
-fn panels(it: &Comparison) -> Vec<Bars> {
+fn panels(it: &Comparison, link: &Link<'_>) -> Vec<Bars> {
     let all = Quantity::of_family(it.family);
     let drawn = all.filter(|quantity| quantity.drawn && (it.has_faults || !quantity.faulty));
     let panel = |quantity: &Quantity| {
-        let mut rows: Vec<Bar> = it.rows.iter().map(|row| bar(it, row, quantity)).collect();
+        let mut rows: Vec<Bar> = it.rows.iter().map(|row| bar(it, row, quantity, link)).collect();
         let sign = if quantity.rises() { -1.0 } else { 1.0 };
         let order = |it: &Bar| it.length.as_ref().map_or(f64::INFINITY, |it| it.mean * sign);
         rows.sort_by(|a, b| order(a).total_cmp(&order(b)));
@@ -111,7 +116,7 @@ fn trade_off(it: &Comparison) -> Option<Markup> {
     (picture.costs.len() > 1).then(|| figure(&picture.markup(), caption))
 }
 
-fn bar(it: &Comparison, row: &Row, quantity: &Quantity) -> Bar {
+fn bar(it: &Comparison, row: &Row, quantity: &Quantity, link: &Link<'_>) -> Bar {
     let cannot = row.cannot.is_some() || (quantity.faulty && row.cannot_with_faults.is_some());
     let missing = if cannot { "not run" } else { "none finished" };
     let length = row.values.get(quantity.name).ok_or(missing).map(|value| {
@@ -128,10 +133,11 @@ fn bar(it: &Comparison, row: &Row, quantity: &Quantity) -> Bar {
             unlike: unlike.map(|(own, most)| format!("only {} of {} faults", brief(own), brief(most))),
         }
     });
-    Bar { name: row.protocol.clone(), is_marked: row.protocol == it.own, length }
+    let link = link(&row.protocol, quantity.faulty);
+    Bar { name: row.protocol.clone(), is_marked: row.protocol == it.own, length, link }
 }
 
-fn table(it: &Comparison) -> Markup {
+fn table(it: &Comparison, link: &Link<'_>) -> Markup {
     html! {
         div.table { table.comparison {
             thead { tr { th {} @for row in &it.rows {
@@ -143,7 +149,7 @@ fn table(it: &Comparison) -> Markup {
                         tr.group { td colspan=(it.rows.len() + 1) { (title) } }
                         tr { td { "verdicts" } @for row in &it.rows {
                             @let counts = if faulty { &row.faulty } else { &row.calm };
-                            td.num { (verdicts(counts)) }
+                            td.num { (linked(link(&row.protocol, faulty).as_deref(), html! { (verdicts(counts)) })) }
                         } }
                         tr { td { "finished" } @for row in &it.rows {
                             @let counts = if faulty { &row.faulty } else { &row.calm };
@@ -288,7 +294,8 @@ mod tests {
 
     #[test]
     fn with_fewer_than_five_seeds_every_run_is_a_point() {
-        let three = Bars::markup(&panels(&comparison(&["hc3i"], &[1.0, 2.0, 4.0]))).into_string();
+        let three =
+            Bars::markup(&panels(&comparison(&["hc3i"], &[1.0, 2.0, 4.0]), &|_, _| None)).into_string();
         let drawn = points(&three);
         assert!(!drawn.is_empty() && !three.contains("class=\"whisker\""), "{three}");
         for panel in drawn {
@@ -296,9 +303,10 @@ mod tests {
             places.dedup();
             assert_eq!((panel.len(), places.len()), (3, 3), "{panel:?}");
         }
-        let five = Bars::markup(&panels(&comparison(&["hc3i"], &[1.0, 2.0, 4.0, 3.0, 2.0]))).into_string();
+        let five = Bars::markup(&panels(&comparison(&["hc3i"], &[1.0, 2.0, 4.0, 3.0, 2.0]), &|_, _| None))
+            .into_string();
         assert!(points(&five).iter().all(Vec::is_empty) && five.contains("class=\"whisker\""), "{five}");
-        let one = Bars::markup(&panels(&comparison(&["hc3i"], &[1.0]))).into_string();
+        let one = Bars::markup(&panels(&comparison(&["hc3i"], &[1.0]), &|_, _| None)).into_string();
         assert!(points(&one).iter().all(Vec::is_empty), "the bar shows a single run: {one}");
     }
 
@@ -307,14 +315,17 @@ mod tests {
         let all: Vec<&str> = ProtocolSpec::compared(Family::Messages).into_iter().take(11).collect();
         assert_eq!(all.len(), 11);
         let it = comparison(&all, &[1.0, 2.0, 4.0]);
-        let page = render(&it);
+        let link = |protocol: &str, has_faults: bool| has_faults.then(|| format!("records/{protocol}.html"));
+        let page = render(&it, &link);
         assert!(page.contains("<h1>made: 11 protocols</h1>"), "{page}");
         let bars = page.matches("<rect class=\"bar\"").count();
-        assert_eq!(bars, 11 * panels(&it).len());
+        assert_eq!(bars, 11 * panels(&it, &|_, _| None).len());
+        let faulty = panels(&it, &|_, _| None).iter().filter(|it| it.remark == "with faults").count();
+        assert_eq!(page.matches("href=\"records/hc3i.html\"").count(), faulty + 1, "bars, and the verdicts");
         for protocol in all {
             assert!(page.contains(&format!("{protocol}: {{}}")), "{protocol}");
         }
-        let few = render(&comparison(&["hc3i", "hydee"], &[1.0]));
+        let few = render(&comparison(&["hc3i", "hydee"], &[1.0]), &|_, _| None);
         assert!(few.contains("<h1>made: hc3i, hydee</h1>"), "{few}");
     }
 }

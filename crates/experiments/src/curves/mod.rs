@@ -202,7 +202,7 @@ pub fn curves(plan: Plan, settings: &Settings, store: &mut ResultStore<'_>) -> C
         settings.protocols.iter().map(|it| Candidates::new(it, &plan)).collect();
     let kinds = unique.len() as u64 + protocols.iter().map(Candidates::settings).sum::<u64>();
     store.expect(u64::from(settings.seeds) * kinds);
-    let mut bench = Bench::new(settings, Runs::Simulated, store, true);
+    let mut bench = Bench::new(settings, Runs::Simulated(&|_, _, _| ()), store, true);
     let mut natives: Vec<BTreeMap<u64, Reference>> = Vec::new();
     for (setting, federation) in references.iter().enumerate() {
         if let Some(known) = references[..setting].iter().position(|it| it == federation) {

@@ -14,12 +14,11 @@ use super::{Judged, Reproduction};
 pub fn render(it: &Reproduction) -> String {
     let body = html! {
         (numbers(it))
+        (strip(&it.sections))
         @for text in it.paper.prose { p.prose { (text) } }
         p.prose {
             "No parameter was fitted to the paper's results. Ranges are over all runs: mean [least..greatest]."
         }
-        h2 { "All findings" }
-        (overview(&it.sections))
         @for section in &it.sections { (show(section)) }
     };
     Study {
@@ -92,25 +91,39 @@ fn chip(grade: Grade) -> Markup {
     html! { span class={ "chip " (class) } { (grade.text()) } }
 }
 
-fn overview(sections: &[Section]) -> Markup {
+/// Renders a figure of each section, the paper's next to ours, which links to the section.
+fn strip(sections: &[Section]) -> Markup {
     html! {
-        div.table { table.overview {
-            thead { tr { th { "where" } th { "finding" } th { "paper" } th { "here" } th {} } }
-            tbody { @for section in sections { @for finding in &section.findings { tr {
-                td { a href={ "#" (section.id) } { (section.place) } }
-                td { (finding.what) } td { (finding.published) } td { (finding.ours) } td { (chip(finding.grade)) }
-            } } } }
+        nav.strip aria-label="Sections" { @for section in sections {
+            a href={ "#" (section.id) } {
+                b { (section.title) }
+                @if let Some(it) = headline(section) {
+                    span { (it.what) }
+                    @if !it.published.is_empty() { span.hint { "paper: " (it.published) } }
+                    span.hint { "here: " (it.ours) }
+                    (chip(it.grade))
+                }
+            }
         } }
     }
 }
 
+/// Returns the finding that stands for a section: one that differs, if any does, and otherwise the briefest one.
+fn headline(section: &Section) -> Option<&Finding> {
+    section.findings.iter().min_by_key(|it| {
+        (it.grade != Grade::Differs, it.published.is_empty(), it.published.len() + it.ours.len())
+    })
+}
+
 fn show(section: &Section) -> Markup {
+    let mut findings: Vec<&Finding> = section.findings.iter().collect();
+    findings.sort_by_key(|it| it.grade != Grade::Differs);
     html! {
         section id=(section.id) {
             h2 { (section.title) span.place { (section.place) } }
             @for text in &section.text { p.prose { (text) } }
             div.table { table.findings {
-                tbody { @for it in &section.findings { tr {
+                tbody { @for it in findings { tr {
                     td { (chip(it.grade)) }
                     td { (it.what) }
                     td { @if !it.published.is_empty() { p.hint { "paper" } (it.published) } }
@@ -118,10 +131,10 @@ fn show(section: &Section) -> Markup {
                     td { (it.sentence) }
                 } } }
             } }
-            @for it in &section.figures {
-                (figure(&it.chart.markup(), &it.caption))
+            div.figures { @for it in &section.figures { (figure(&it.chart.markup(), &it.caption)) } }
+            @for it in &section.tables {
+                details { summary { (it.caption) } (numbers_of(it)) }
             }
-            @for it in &section.tables { h3 { (it.caption) } (numbers_of(it)) }
         }
     }
 }
@@ -174,6 +187,26 @@ pub fn text(it: &Reproduction) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn findings_that_differ_come_first_and_tables_are_closed() {
+        let finding = |what: &str, grade| Finding::new(what, "7", "8", grade, "");
+        let all = [finding("alike", Grade::ValueAgrees), finding("unlike", Grade::Differs)];
+        let section = Section::new("s", "A section", "5.1").findings(all).table(
+            "t",
+            "its table",
+            vec!["c"],
+            vec![vec![Cell::from("x")]],
+        );
+        let strip = strip(std::slice::from_ref(&section)).into_string();
+        assert!(
+            strip.contains("href=\"#s\"") && strip.contains("unlike") && !strip.contains("alike<"),
+            "{strip}"
+        );
+        let shown = show(&section).into_string();
+        assert!(shown.find(">unlike<") < shown.find(">alike<"), "{shown}");
+        assert!(shown.contains("<details><summary>its table"), "{shown}");
+    }
 
     #[test]
     fn one_hour_is_singular() {

@@ -1,15 +1,18 @@
 //! Compares protocols on a small federation, and checks the comparison.
 
+use std::collections::BTreeSet;
 use std::num::NonZero;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::Federation;
 use faultline_api::quantity::Period;
 use faultline_api::resource::{Family, ProtocolSpec};
 use faultline_core::Span;
-use faultline_experiments::compare::{Comparison, Row, Runs, Settings, compare, page, text};
+use faultline_experiments::compare::{Comparison, Row, Runs, Settings, compare, name_of_runs, page, text};
 use faultline_experiments::stored::{ResultStore, RunProgress, StoredResult};
 use faultline_history::TimePart;
+use faultline_session::Recording;
 use faultline_trace::manifest::BackendKind;
 
 const HEAT: &str = "heat: { steps: 60, stepTime: 20ms, feedbackEvery: 10, state: 64KiB }";
@@ -42,12 +45,26 @@ fn simulated(federation: &Federation, settings: &Settings) -> Comparison {
     let (never, mut told) = (AtomicBool::new(false), (0, 0));
     let mut tell = |step: RunProgress<'_>| told = (step.done, step.total);
     let mut keep = |_: &StoredResult| {};
+    let recorded = Mutex::new(BTreeSet::new());
+    let record = |protocol: &str, federation: &Federation, recording: Recording| {
+        assert_eq!(recording.manifest.seed, settings.first_seed);
+        let is_new =
+            recorded.lock().unwrap().insert(name_of_runs(protocol, !federation.spec.faults.is_empty()));
+        assert!(is_new, "{protocol} is recorded once");
+    };
     let compared = compare(
         federation,
         settings,
-        Runs::Simulated,
+        Runs::Simulated(&record),
         &mut ResultStore::new(Vec::new(), &mut keep, &mut tell, &never),
     );
+    let recorded = recorded.into_inner().unwrap();
+    for row in &compared.rows {
+        for (counts, faults) in [(&row.calm, false), (&row.faulty, true)] {
+            let name = name_of_runs(&row.protocol, faults);
+            assert_eq!(recorded.contains(&name), counts.runs > 0, "{name}");
+        }
+    }
     assert_eq!((told.0, compared.missing), (told.1, 0), "as many runs as were announced");
     compared
 }
@@ -108,7 +125,7 @@ fn each_protocol_has_its_own_costs_and_savings() {
     let hydee = &json["protocols"][1];
     assert_eq!((&hydee["protocol"], &hydee["withFaults"]["pass"]), (&"hydee".into(), &2.into()));
     assert_eq!(hydee["quantities"]["rolledBackPercent"]["mean"], 50.0);
-    let page = page::render(&compared);
+    let page = page::render(&compared, &|_, _| None);
     assert!(page.contains("<svg") && page.contains("With the faults in the file") && !page.contains("NaN"));
     assert!(page::file(&compared).starts_with("<svg"));
     // Only on real processes do two runs of the same federation differ in duration.
@@ -157,7 +174,7 @@ fn a_protocol_that_met_fewer_faults_is_reported_as_not_comparable() {
     assert!(tables.contains(" coordinated* ") && !tables.contains("hc3i*"), "{text}");
     let (calm, faulty) = tables.split_once("WITH FAULTS").unwrap();
     assert!(!calm.contains('*') && faulty.contains("coordinated*"), "{text}");
-    let page = page::render(&compared);
+    let page = page::render(&compared, &|_, _| None);
     let top = page.split("<svg").next().unwrap();
     assert!(top.contains("Warning: costs with faults are not comparable"), "{top}");
     let panels: Vec<&str> = page.split("<svg").skip(1).collect();
@@ -215,7 +232,7 @@ spec:
     assert!(mean(tic, "tasksRunAgainPercent") > 0.0 && mean(tic, "recoverySeconds") > 0.0);
     assert!(mean(tic, "overheadPercent") < 50.0, "{tic:?}");
     assert!(!tic.values.contains_key("loggedBytes"));
-    assert!(page::render(&compared).contains("tasks re-executed"));
+    assert!(page::render(&compared, &|_, _| None).contains("tasks re-executed"));
     assert!(text::text(&compared).contains("thefts per"));
 }
 
@@ -249,7 +266,7 @@ spec:
     assert!(!tic.values.contains_key("globalRollbackPercent"));
     let text = text::text(&compared);
     assert!(text.contains("estimated global"), "{text}");
-    assert!(page::render(&compared).contains("estimated global rollback"));
+    assert!(page::render(&compared, &|_, _| None).contains("estimated global rollback"));
 }
 
 #[test]
@@ -262,13 +279,13 @@ fn an_interrupted_comparison_shows_its_results_and_resumes_to_the_same_compariso
     let mut keep = |it: &StoredResult| kept.push(it.clone());
     let mut tell = |step: RunProgress<'_>| interrupted.store(step.done >= 5, Ordering::Relaxed);
     let mut store = ResultStore::new(Vec::new(), &mut keep, &mut tell, &interrupted);
-    let cut = compare(&federation, &settings, Runs::Simulated, &mut store);
+    let cut = compare(&federation, &settings, Runs::Simulated(&|_, _, _| ()), &mut store);
     // The row for `none` contains the reference runs.
     let [hc3i, none] = &cut.rows[..] else { panic!("two protocols have runs: {cut:?}") };
     assert_eq!((hc3i.calm.runs, hc3i.faulty.runs, none.calm.runs, kept.len()), (2, 1, 2, 5));
     assert_eq!(cut.missing, 17);
     let missing = format!("Missing because the comparison was interrupted: {} runs.", cut.missing);
-    assert!(text::text(&cut).contains(&missing) && page::render(&cut).contains(&missing));
+    assert!(text::text(&cut).contains(&missing) && page::render(&cut, &|_, _| None).contains(&missing));
     // The stored runs are not repeated.
     let file: Vec<String> = kept.iter().map(|it| serde_json::to_string(it).unwrap()).collect();
     let known: Vec<StoredResult> = file.iter().map(|it| serde_json::from_str(it).unwrap()).collect();
@@ -280,7 +297,7 @@ fn an_interrupted_comparison_shows_its_results_and_resumes_to_the_same_compariso
     let mut tell = |step: RunProgress<'_>| old += u64::from(step.is_known);
     let never = AtomicBool::new(false);
     let mut store = ResultStore::new(known.clone(), &mut keep, &mut tell, &never);
-    let resumed = compare(&federation, &settings, Runs::Simulated, &mut store);
+    let resumed = compare(&federation, &settings, Runs::Simulated(&|_, _, _| ()), &mut store);
     assert_eq!((text::text(&resumed), resumed.missing), (text::text(&whole), 0));
     // The row for `none` reuses the two reference runs.
     assert_eq!((new, old), (17, 5 + 2));
@@ -301,7 +318,7 @@ fn the_time_of_all_processes_is_accounted_for() {
     assert!(text.contains("TIME, WITH FAULTS") && text.contains("  restoring  "), "{text}");
     let json: serde_json::Value = serde_json::from_str(&text::json(&compared)).unwrap();
     assert!(json["protocols"][0]["time"]["workingSeconds"].as_f64().unwrap() > 0.0);
-    assert!(page::render(&compared).contains("Where the time went, with faults"));
+    assert!(page::render(&compared, &|_, _| None).contains("Where the time went, with faults"));
 }
 
 #[test]

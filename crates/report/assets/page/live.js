@@ -64,22 +64,35 @@ if (live) {
     for (const a of data.clusters) for (const b of data.clusters) link.add(new Option(a === b ? `within ${a.name}` : `${a.name} to ${b.name}`, `${a.name}>${b.name}`));
   }
   if (live.dataset.stage === "running") fates[LOST] = "has not arrived yet";
-  const source = new EventSource("events?stage=" + live.dataset.stage);
-  source.addEventListener("reload", () => { keepAddress(); location.reload(); });
-  source.addEventListener("now", event => showNow(JSON.parse(event.data)));
-  source.addEventListener("diagram", event => renew(JSON.parse(event.data)));
-  source.addEventListener("map", event => { byId("links").innerHTML = JSON.parse(event.data); showStates(); });
-  source.addEventListener("story", event => { byId("story").innerHTML = JSON.parse(event.data); });
-  // The report stays complete without the server.
+  const address = "events?stage=" + live.dataset.stage;
+  // The report, which stays complete without the server, has no place for this text.
   const lost = byId("lost");
-  if (lost) {
-    source.onopen = () => { lost.hidden = true; };
+  const say = text => { if (lost) { lost.hidden = !text; setText(lost, text); } };
+  const connect = () => {
+    const source = new EventSource(address);
+    source.addEventListener("reload", () => { keepAddress(); location.reload(); });
+    source.addEventListener("now", event => showNow(JSON.parse(event.data)));
+    source.addEventListener("diagram", event => renew(JSON.parse(event.data)));
+    source.addEventListener("map", event => { byId("links").innerHTML = JSON.parse(event.data); showStates(); });
+    source.addEventListener("story", event => { byId("story").innerHTML = JSON.parse(event.data); });
+    source.onopen = () => say("");
     source.onerror = () => {
-      const time = byId("elapsed").textContent;
-      lost.hidden = false;
-      setText(lost, `Disconnected${time ? " at " + time : ""}. What you see is the last state.`);
+      const time = byId("elapsed")?.textContent;
+      say(`Disconnected${time ? " at " + time : ""}. What you see is the last state.`);
+      if (source.readyState === EventSource.CLOSED) refused();
     };
-  }
+  };
+  // The browser does not try again if the server refused. Only a request of our own can read the reason.
+  const refused = async () => {
+    const request = new AbortController();
+    try {
+      const answer = await fetch(address, { signal: request.signal });
+      if (!answer.ok) say((await answer.text()).trim());
+    } catch { /* The server has ended. */ }
+    request.abort();
+    setTimeout(connect, 3000);
+  };
+  connect();
 }
 
 // Changes to the run: sends a fault, or a pause, and says what became of it.

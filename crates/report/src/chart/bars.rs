@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{Picture, n};
+use super::{Picture, linked, n};
 
 /// A panel of horizontal bars.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub struct Bar {
     pub is_marked: bool,
     /// The length of the bar; otherwise the reason why there is none.
     pub length: Result<Length, &'static str>,
+    /// The path that the row links to, if any.
+    pub link: Option<String>,
 }
 
 /// The length of a bar.
@@ -117,11 +119,13 @@ impl Bars {
             line.grid x1=(Bars::NAME) x2=(Bars::NAME) y1=(Bars::HEAD) y2=(bottom) {}
             @for (index, row) in self.rows.iter().enumerate() {
                 g.c0 transform={ "translate(0 " (Bars::HEAD + index as f64 * Bars::ROW) ")" } {
-                    text class={ "end ink" @if row.is_marked { " title" } } x=(Bars::NAME - 8.0) y="15" { (row.name) }
-                    @match &row.length {
-                        Ok(length) => (row.bar(length, most)),
-                        Err(reason) => text x=(Bars::NAME + 6.0) y="15" { (reason) },
-                    }
+                    (linked(row.link.as_deref(), html! {
+                        text class={ "end ink" @if row.is_marked { " title" } } x=(Bars::NAME - 8.0) y="15" { (row.name) }
+                        @match &row.length {
+                            Ok(length) => (row.bar(length, most)),
+                            Err(reason) => text x=(Bars::NAME + 6.0) y="15" { (reason) },
+                        }
+                    }))
                 }
             }
         }
@@ -169,6 +173,7 @@ mod tests {
                 text: String::new(),
                 unlike: None,
             }),
+            link: None,
         };
         Bars { title: "t".into(), remark: "", rows: means.iter().map(bar).collect() }
     }

@@ -66,7 +66,7 @@ impl Heat {
                     @if cell.value == best {
                         rect.outlined x=(n(x + 2.0)) y=(y + 2.0) width=(n(wide - 4.0)) height=(Heat::ROW - 4.0) rx="3" {}
                     }
-                    @if wide >= 56.0 { text.middle.ink x=(n(x + wide / 2.0)) y=(y + 19.0) { (cell.brief) } }
+                    @if wide >= 44.0 { text.middle.ink x=(n(x + wide / 2.0)) y=(y + 19.0) { (cell.brief) } }
                 }
             }
             text x="8" y=(high + 20.0) { "down: " (down) ", across: " (across) ", outlined: the best mean" }

@@ -28,13 +28,13 @@ pub struct Cost {
     pub at: [(f64, f64); 2],
 }
 
-const WIDTH: f64 = 620.0;
-const HEIGHT: f64 = 340.0;
+const WIDTH: f64 = 500.0;
+const HEIGHT: f64 = 310.0;
 const LEFT: f64 = 52.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 44.0;
 /// The space on the right, in which the names of the rightmost points fit.
-const RIGHT: f64 = 150.0;
+const RIGHT: f64 = 136.0;
 /// The height of a name.
 const LINE: f64 = 14.0;
 /// The radius of a point.

@@ -4,6 +4,7 @@
 
 pub mod pack;
 pub mod svg;
+pub(crate) mod thumbnail;
 
 use std::collections::BTreeMap;
 

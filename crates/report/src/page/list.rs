@@ -2,13 +2,16 @@
 
 use faultline_checker::Verdict;
 use faultline_trace::Manifest;
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 
 use super::live::LIST_SCRIPT;
 use super::{Assets, shell};
+use crate::diagram::{Diagram, thumbnail};
 use crate::explain::count;
-use crate::summary::Summary;
+use crate::names::DisplayNames;
+use crate::summary::{RecordedRun, Summary};
 use crate::text::{span, verdict, word};
+use crate::timeline::Timeline;
 
 /// The maximum number of rows. Older ones are left out.
 const MOST_ROWS: usize = 2_000;
@@ -74,6 +77,8 @@ pub struct Row {
     pub backend: String,
     /// The duration of the run, in words.
     pub duration: String,
+    /// A small picture of the run, as markup; empty if there is none.
+    pub picture: String,
 }
 
 impl Row {
@@ -89,6 +94,7 @@ impl Row {
             protocol: String::new(),
             backend: String::new(),
             duration: String::new(),
+            picture: String::new(),
         }
     }
 
@@ -108,7 +114,11 @@ impl Row {
 
     /// Adds the verdict on the run.
     #[must_use]
-    pub fn judged(self, summary: &Summary) -> Row {
+    pub fn judged(self, recorded: RecordedRun<'_>) -> Row {
+        let names = DisplayNames::new(recorded.manifest);
+        let timeline = Timeline::new(recorded.trace, recorded.manifest);
+        let summary = Summary::of_timeline(recorded, &names, &timeline);
+        let picture = thumbnail::render(&Diagram::new(&timeline, &names)).into_string();
         let rollbacks = summary.clusters.iter().map(|it| it.rollbacks.len() as u64).sum();
         let lost = summary.clusters.iter().map(|it| it.lost_work_seconds).sum();
         let mut result = match (rollbacks, lost > 0.0) {
@@ -120,7 +130,7 @@ impl Row {
             result = if result.is_empty() { reason.clone() } else { format!("{reason} {result}") };
         }
         let duration = span(summary.run.duration_seconds);
-        Row { state: RowState::Judged(summary.verdict), result, duration, ..self }
+        Row { state: RowState::Judged(summary.verdict), result, duration, picture, ..self }
     }
 
     fn rendered(&self, now: u64) -> Markup {
@@ -137,6 +147,7 @@ impl Row {
         };
         html! {
             tr id={ "row-" (self.number) } data-state=(name) data-protocol=(self.protocol) {
+                td.picture { (PreEscaped(&self.picture)) }
                 td data-name="verdict" { span class={ "chip " (class) } { (name) } }
                 td data-name="directory" {
                     @if self.state == RowState::Unreadable { (self.name) } @else { a href=(address) { (self.name) } }
@@ -165,10 +176,10 @@ pub fn page(dir: &str, rows: &str) -> String {
             }
             div.table.list { table {
                 thead { tr {
-                    th { "verdict" } th { "directory" } th { "protocol" } th { "backend" } th.num { "duration" } th { "result" }
+                    th { "run" } th { "verdict" } th { "directory" } th { "protocol" } th { "backend" } th.num { "duration" } th { "result" }
                     th.num { "age" }
                 } }
-                tbody #rows { (maud::PreEscaped(rows)) }
+                tbody #rows { (PreEscaped(rows)) }
             } }
             footer {
                 "Records are judged as " code { "faultline check" } " does, the newest first, while this page is open. Nothing is \
@@ -187,9 +198,9 @@ pub fn rows(rows: &[&Row], now_unix_ms: u64, searched: Option<usize>) -> String 
     let omitted = rows.len().saturating_sub(MOST_ROWS);
     let markup = html! {
         @for row in shown { (row.rendered(now_unix_ms)) }
-        @if omitted > 0 { tr #omitted { td colspan="7" { (omitted) " older entries are not shown." } } }
+        @if omitted > 0 { tr #omitted { td colspan="8" { (omitted) " older entries are not shown." } } }
         @if let Some(searched) = searched {
-            tr #partial { td colspan="7" { "Only the first " (searched) " directories were searched." } }
+            tr #partial { td colspan="8" { "Only the first " (searched) " directories were searched." } }
         }
     };
     markup.into_string()

@@ -23,9 +23,11 @@ fn a_run_with_too_many_facts_is_unknown_and_its_record_stays() {
     assert_eq!(read(facts).judgement.verdict, Verdict::Pass);
     let many = read(facts - 1);
     assert_eq!(many.judgement.verdict, Verdict::Unknown);
-    let because = many.judgement.reasons.join("; ");
+    let [because] = &many.judgement.reasons[..] else { panic!("one reason: {:?}", many.judgement.reasons) };
     assert!(
-        because.contains("its memory limit") && because.contains("facts and their judgement"),
+        because.contains("its memory limit")
+            && because.contains("facts and their judgement")
+            && because.contains("`--memory`"),
         "{because}"
     );
     assert_eq!(read(facts).manifest.outcome, Some(Outcome::Completed), "the record is unchanged");
