@@ -18,6 +18,7 @@ use super::apply::Applied;
 use super::dereference::{Observed, Supervision};
 use super::follow::Followed;
 use super::freeze::Frozen;
+use super::objects::Obstacle;
 use crate::cached_federation::CachedFederation;
 use accepted::CHANGE_REFUSED;
 
@@ -30,7 +31,7 @@ pub enum Situation {
     /// The federation can be run.
     Accepted(Box<Progress>),
     /// The federation cannot be run, for this reason.
-    Rejected(String),
+    Rejected(Obstacle),
     /// The reconciliation failed.
     Failed {
         /// Reason in one word.
@@ -127,12 +128,12 @@ impl Report<'_> {
         }
     }
 
-    fn rejected(&mut self, refusal: &str) {
+    fn rejected(&mut self, Obstacle { reason, message }: &Obstacle) {
         self.status.phase = Phase::Rejected;
         self.status.protocol = self.federation.spec().ok().map(|it| it.protocol.name().to_owned());
-        self.set_message(refusal);
-        if self.condition(condition::ACCEPTED, "False", "Invalid", refusal) {
-            self.add_event(condition::ACCEPTED, "Rejected", refusal, true);
+        self.set_message(message);
+        if self.condition(condition::ACCEPTED, "False", reason, message) {
+            self.add_event(condition::ACCEPTED, "Rejected", message, true);
         }
     }
 
