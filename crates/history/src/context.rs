@@ -82,15 +82,6 @@ pub struct Context {
     pub unmatched: Option<u64>,
 }
 
-/// Returns what is judged of a link. Nothing emulates a link of a system of which nothing is requested: it is as fast as the
-/// network is.
-fn judged_link(manifest: &Manifest, link: &LinkEntry) -> LinkEntry {
-    match manifest.system.is_some() && link.requested == LinkProperties::default() {
-        true => LinkEntry { measured: None, observed: None, since: None, ..link.clone() },
-        false => link.clone(),
-    }
-}
-
 impl Context {
     /// Derives the context from the manifest of a run, whether or not the run was recorded.
     pub fn from_manifest(manifest: &Manifest) -> Context {
@@ -124,7 +115,7 @@ impl Context {
             effects: manifest.effects.clone(),
             spares: manifest.spares,
             at_once_within: manifest.at_once_within,
-            links: manifest.links.iter().map(|it| judged_link(manifest, it)).collect(),
+            links: manifest.links.clone(),
             common_clock: manifest.backend == BackendKind::Simulate,
             settled_after: (manifest.backend == BackendKind::Simulate)
                 .then(|| Span(manifest.duration.0 / 2).max(Span::from_secs(10) + longest_task)),
@@ -154,6 +145,12 @@ impl Context {
         let size = |cluster: ClusterId| self.clusters.get(cluster.index()).map_or(0, Vec::len);
         let connects_two = if from == to { size(from) > 1 } else { size(from).min(size(to)) > 0 };
         self.measures_links && connects_two
+    }
+
+    /// Returns whether anything is requested of a link. Nothing emulates the other links of a system: they are as fast as the
+    /// network is.
+    pub fn judges_link(&self, link: &LinkEntry) -> bool {
+        self.system.is_none() || link.requested != LinkProperties::default()
     }
 
     /// Returns the display name of `process` for a sentence.
@@ -218,37 +215,5 @@ impl Context {
     /// Returns the display name of a group.
     pub fn group(&self, group: GroupId) -> String {
         self.names.group_of(self.promises.scope, group)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use faultline_core::{Promises, Scope, Span};
-    use faultline_trace::manifest::LinkMeasured;
-
-    use super::*;
-
-    #[test]
-    fn a_link_of_a_system_is_judged_only_if_something_is_requested_of_it() {
-        let latency = Span::from_millis(3);
-        let measured =
-            LinkMeasured { latency, jitter: Span::ZERO, samples: 1, rounds: 1, uncertainty: Span::ZERO };
-        let link = |requested| LinkEntry {
-            from: ClusterId(0),
-            to: ClusterId(0),
-            requested,
-            measured: Some(measured),
-            observed: None,
-            since: None,
-        };
-        let emulated = LinkProperties { latency, ..LinkProperties::default() };
-        let mut manifest = Manifest::bare(Promises::of_scope(Scope::Cluster), &[2]);
-        manifest.links = vec![link(LinkProperties::default()), link(emulated)];
-        let is_off = |it: &Manifest| {
-            Context::from_manifest(it).links.iter().map(LinkEntry::as_requested).collect::<Vec<_>>()
-        };
-        assert_eq!(is_off(&manifest), [Some(false), Some(true)]);
-        manifest.system = Some(SystemEntry::default());
-        assert_eq!(is_off(&manifest), [None, Some(true)]);
     }
 }

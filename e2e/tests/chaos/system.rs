@@ -34,7 +34,7 @@ for top, directories, files in os.walk("/"):
             assert path.startswith("/faultline/bin/") or not key.search(open(path, "rb").read()), path
             seen += 1
 assert seen > 10, seen
-for path in ("/proc/1/environ", "/proc/1/root/etc/faultline/key", "/faultline/bin/new"):
+for path in ("/proc/1/environ", "/proc/1/mem", "/faultline/bin/new"):
     try:
         open(path, "wb" if path.endswith("new") else "rb")
     except OSError:
