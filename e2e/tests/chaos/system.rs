@@ -23,12 +23,12 @@ assert status["NoNewPrivs"] == "1" and os.getuid() != 0, status
 numbers = [it for it in os.listdir("/proc") if it.isdigit()]
 commands = [open(f"/proc/{it}/cmdline").read() for it in numbers if os.path.exists(f"/proc/{it}/cmdline")]
 assert not any("--key-file" in it for it in commands), commands
-assert not os.path.exists("/var/run/secrets") and not os.path.exists("/etc/faultline")
+assert not any(os.path.exists(it) for it in ("/var/run/secrets", "/etc/faultline", "/var/lib/faultline"))
 key = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 assert not key.search(repr(os.environ).encode())
 seen = 0
 for top, directories, files in os.walk("/"):
-    directories[:] = [it for it in directories if os.path.join(top, it) not in ("/proc", "/sys", "/usr", "/var/log")]
+    directories[:] = [it for it in directories if os.path.join(top, it) not in ("/proc", "/sys", "/usr", "/var/lib", "/var/log")]
     for path in (os.path.join(top, it) for it in files):
         if os.path.isfile(path) and os.access(path, os.R_OK):
             assert path.startswith("/faultline/bin/") or not key.search(open(path, "rb").read()), path
