@@ -155,8 +155,8 @@ fn the_commands_of_a_system_can_read_no_key() {
     assert_eq!(pod["imagePullSecrets"], json!([{ "name": "registry" }]));
     let containers = pod["containers"].as_array().expect("it has containers");
     let names: Vec<_> = containers.iter().map(|it| it["name"].as_str().expect("it has a name")).collect();
-    assert_eq!(names, ["faultline", "system", "shaper"]);
-    let commands = &containers[1];
+    assert_eq!(names, ["faultline", "shaper", "system"]);
+    let commands = &containers[2];
     assert_eq!(
         (&commands["image"], &commands["command"][0]),
         (&json!("pages:1"), &json!("/faultline/bin/faultline-node"))
@@ -174,9 +174,9 @@ fn the_commands_of_a_system_can_read_no_key() {
     assert!(variables.iter().all(|it| it["name"] == "FAULTLINE_BIND"));
     // The shaper's socket would let the commands change the links.
     let shared = |at: usize| containers[at]["volumeMounts"].to_string().contains(r#""name":"executor""#);
-    assert_eq!([0, 1, 2].map(shared), [true, true, false]);
+    assert_eq!([0, 1, 2].map(shared), [true, false, true]);
     let client = template(&system(), "pages-clients");
-    assert_eq!(client["containers"][1]["image"], "client:1");
+    assert_eq!(client["containers"][2]["image"], "client:1");
     assert_eq!(template(&system(), "pages-supervisor")["containers"].as_array().map(Vec::len), Some(1));
 }
 
