@@ -37,16 +37,19 @@ pub(crate) struct AgentArguments {
     /// the same network namespace. Accepts supervisors once the shaper responds
     #[arg(long, value_name = "FILE")]
     shaper: Option<PathBuf>,
+    /// Let the program at this socket (`faultline-node execute`) run the commands of a system's node, in its own container
+    #[arg(long, value_name = "FILE")]
+    executor: Option<PathBuf>,
 }
 
 /// Runs until a termination signal arrives.
 pub(crate) fn run(arguments: AgentArguments) -> Result<(), CommandError> {
-    let AgentArguments { listen, key_file, data, uid, node_port, shaper } = arguments;
+    let AgentArguments { listen, key_file, data, uid, node_port, shaper, executor } = arguments;
     let program = std::env::current_exe().map_err(|error| {
         CommandError::machine(format!("cannot find the executable of this program: {error}"))
     })?;
     let secret = crate::key::secret(&key_file)?;
     let command = vec![program.into(), "node".into()];
-    agent::run(AgentOptions { command, listen, secret, data, uid, node_port, shaper })
+    agent::run(AgentOptions { command, listen, secret, data, uid, node_port, shaper, executor })
         .map_err(CommandError::machine)
 }

@@ -325,7 +325,8 @@ async fn metrics(State(api): State<Arc<ApiState>>) -> Response {
 /// one: the archive must not look complete.
 fn pack(dir: &Path, to: impl Write) -> io::Result<()> {
     let mut tar = tar::Builder::new(Breakable(Some(to)));
-    for part in Bundle::PARTS {
+    let logs = Some(Bundle::LOGS).filter(|it| dir.join(it).exists());
+    for part in Bundle::PARTS.into_iter().chain(logs) {
         let path = dir.join(part);
         let appended = fs::metadata(&path).and_then(|it| {
             if it.is_dir() { tar.append_dir_all(part, path) } else { tar.append_path_with_name(path, part) }

@@ -14,6 +14,7 @@ mod agent;
 mod amend;
 mod api;
 mod command_error;
+mod execute;
 mod key;
 mod probe;
 mod run_state;
@@ -52,6 +53,8 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Agent(agent::AgentArguments),
+    Execute(execute::ExecuteArguments),
+    Install(execute::InstallArguments),
     Probe(probe::ProbeArguments),
     Shape(shape::ShapeArguments),
     Supervise(supervise::SuperviseArguments),
@@ -116,6 +119,8 @@ impl Node {
         tracing_subscriber::registry().with(shown.with_filter(filter)).init();
         let done = match arguments.command {
             Command::Agent(arguments) => agent::run(arguments),
+            Command::Execute(arguments) => execute::run(arguments),
+            Command::Install(arguments) => execute::install(&arguments),
             Command::Probe(arguments) => probe::run(&arguments),
             Command::Shape(arguments) => shape::run(&arguments),
             Command::Supervise(arguments) => {

@@ -7,6 +7,8 @@ mod common;
 mod flood;
 #[path = "federation/presence.rs"]
 mod presence;
+#[path = "federation/system.rs"]
+mod system;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -65,6 +65,10 @@ pub const RULES: &[Rule] = &[
     Rule { api_groups: [""], resources: &["events"], verbs: &["list"] },
 ];
 
+/// Permissions of an operator that permits images (`--allow-images`), in addition to [`RULES`]: systems have services.
+pub const IMAGE_RULES: &[Rule] =
+    &[Rule { api_groups: [""], resources: &["services"], verbs: &["create", "get", "patch"] }];
+
 /// Permissions of the operator on the secrets with the keys of federations. Separate, because an administrator may grant
 /// them only in some of the namespaces that the operator watches.
 pub const SECRET_RULES: &[Rule] =

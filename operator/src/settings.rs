@@ -22,6 +22,10 @@ pub struct Settings {
     #[arg(long, env = "FAULTLINE_MAX_PODS", value_name = "N", default_value_t = MAX_PODS,
         value_parser = clap::value_parser!(u32).range(2..=MAX_PROCESSES as i64))]
     pub max_pods: u32,
+    /// Run the commands of systems in these images (comma-separated patterns, in which * stands for any text). Rejects
+    /// federations with other images. Default: none.
+    #[arg(long, env = "FAULTLINE_ALLOW_IMAGES", value_name = "PATTERNS", value_delimiter = ',')]
+    pub allow_images: Vec<String>,
     /// Port of the supervisors' API.
     #[arg(skip = ports::SUPERVISOR_API)]
     pub supervisor_api_port: u16,
@@ -39,6 +43,7 @@ impl Default for Settings {
             node_pull_policy: PULL_POLICY.into(),
             node_pull_secrets: Vec::new(),
             max_pods: MAX_PODS,
+            allow_images: Vec::new(),
             supervisor_api_port: ports::SUPERVISOR_API,
         }
     }

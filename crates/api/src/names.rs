@@ -167,6 +167,27 @@ pub fn in_objects(group: &str) -> String {
     group.replace('.', "-")
 }
 
+/// Returns the name of a federation's object on Kubernetes for a group of processes, or for another purpose.
+pub fn object(federation: &str, purpose: &str) -> String {
+    format!("{federation}-{}", in_objects(purpose))
+}
+
+/// The purpose of the objects for all pods of a federation: their network policy, and the service that gives them names.
+pub const PODS: &str = "pods";
+
+impl Names {
+    /// Returns the domain names of the pods of all processes in clusters, which are the same in every life.
+    pub fn hosts_in_pods(&self, federation: &str, namespace: &str) -> Vec<String> {
+        let service = object(federation, PODS);
+        let host = |process| {
+            let cluster = self.cluster_of(process);
+            let node = process.0 - self.processes_of(cluster).start;
+            format!("{}-{node}.{service}.{namespace}.svc", object(federation, self.cluster(cluster)))
+        };
+        (0..self.ranks()).map(ProcessId).map(host).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -64,6 +64,8 @@ struct Peer {
 pub struct Location {
     /// The host name or address of each node, indexed by process.
     pub hosts: Vec<String>,
+    /// The address of the node, if it is not its host.
+    pub bind: Option<String>,
     /// The directory with the data of the node.
     pub data: String,
     /// The working directory.
@@ -96,7 +98,7 @@ impl SystemNode {
         life: u32,
         location: Location,
     ) -> SystemNode {
-        let Location { hosts, data, dir } = location;
+        let Location { hosts, bind, data, dir } = location;
         let peer = |(it, host): (u32, &String)| {
             let it = ProcessId(it);
             let cluster = names.cluster_of(it);
@@ -107,7 +109,7 @@ impl SystemNode {
         let nodes: Vec<Peer> = (0..names.ranks()).zip(&hosts).map(peer).collect();
         let Peer { name, cluster, node, host } = nodes[process.index()].clone();
         let own = spec.clusters[names.cluster_of(process).index()].name.clone();
-        let bind = host.clone();
+        let bind = bind.unwrap_or_else(|| host.clone());
         let index = process.0;
         let given = Given { name, cluster, node, index, host, bind, data, dir, life, seed, nodes };
         SystemNode { system: system.clone(), cluster: own, given }
@@ -316,6 +318,7 @@ spec:
         let ApplicationSpec::System(system) = &parsed.spec.application else { panic!("it is a system") };
         let location = Location {
             hosts: (1..4).map(|it| format!("127.9.9.{it}")).collect(),
+            bind: None,
             data: "/data".to_owned(),
             dir: "/dir".to_owned(),
         };

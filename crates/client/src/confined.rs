@@ -36,6 +36,15 @@ pub fn container() -> Value {
     })
 }
 
+/// Returns the security context of a container with an image of the user's, whose root file system may be writable. `user`
+/// is the ID of the user who runs it.
+pub fn system(user: Option<u32>) -> Value {
+    let mut context = container();
+    context["readOnlyRootFilesystem"] = json!(false);
+    context["runAsUser"] = json!(user.map_or(USER, i64::from));
+    context
+}
+
 /// Returns the security context of a shaper's container, which administers the network of its own pod. It
 /// runs as root, because Kubernetes grants capabilities only to root.
 pub fn shaper() -> Value {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use faultline_api::Federation;
-use faultline_api::names::in_objects;
+use faultline_api::names::{PODS, object};
 use kube::ResourceExt;
 
 /// Label of a federation's objects: the federation's UID.
@@ -43,6 +43,8 @@ pub const MARK: &str = "FAULTLINE_FEDERATION";
 pub const CONTAINER: &str = "faultline";
 /// The container that configures the kernel's traffic control for a node.
 pub const SHAPER: &str = "shaper";
+/// The container with a system's own image, which runs the commands of a node.
+pub const SYSTEM: &str = "system";
 /// The volume that holds a node's storage or the record of a run.
 pub const DATA: &str = "data";
 
@@ -70,7 +72,7 @@ impl Component {
 
 /// Returns the name of the stateful set for the pods of a cluster, or of a process outside all clusters.
 pub fn set(federation: &impl ResourceExt, group: &str) -> String {
-    format!("{}-{}", federation.name_any(), in_objects(group))
+    object(&federation.name_any(), group)
 }
 
 /// Returns the name of the stateful set for the supervisor's pod.
@@ -88,9 +90,10 @@ pub fn process_keys(federation: &Federation) -> String {
     set(federation, "process-keys")
 }
 
-/// Returns the name of the network policy that restricts access to the pods.
-pub fn policy(federation: &Federation) -> String {
-    set(federation, "pods")
+/// Returns the name of the network policy that restricts access to the pods, and of the service that gives the pods of a
+/// system their domain names.
+pub fn pods(federation: &Federation) -> String {
+    set(federation, PODS)
 }
 
 /// Returns the name of the secret with the federation's key, which the supervisor's pod mounts.

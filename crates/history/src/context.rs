@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use faultline_core::fault::{FaultAccount, Outcome};
+use faultline_core::fault::{FaultAccount, LinkProperties, Outcome};
 use faultline_core::{
     ClusterId, Digest, FactKind, FactKinds, GroupId, MessageId, PlannedFault, ProcessId, Promise, Promises,
     Role, Scope, Span, TaskId, Time,
@@ -146,6 +146,12 @@ impl Context {
         let size = |cluster: ClusterId| self.clusters.get(cluster.index()).map_or(0, Vec::len);
         let connects_two = if from == to { size(from) > 1 } else { size(from).min(size(to)) > 0 };
         self.measures_links && connects_two
+    }
+
+    /// Returns whether anything is requested of a link. Nothing emulates the other links of a system: they are as fast as the
+    /// network is.
+    pub fn judges_link(&self, link: &LinkEntry) -> bool {
+        self.system.is_none() || link.requested != LinkProperties::default()
     }
 
     /// Returns the display name of `process` for a sentence.

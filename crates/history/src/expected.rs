@@ -12,7 +12,6 @@ use faultline_core::{
     Time,
 };
 use faultline_trace::expectation::Expectation;
-use faultline_trace::manifest::LinkEntry;
 use serde::Serialize;
 
 use crate::availability::{ProbeHistory, ProbeOutage, probes};
@@ -182,7 +181,8 @@ impl Measuring<'_, '_> {
         let unknown = |it| (Met::Unknown, Some(it));
         let (value, limit) = (figure.value * sign, limit * sign);
         if value - figure.error > limit {
-            let is_off = || self.history.context.links.iter().any(LinkEntry::is_off);
+            let context = &self.history.context;
+            let is_off = || context.links.iter().any(|it| context.judges_link(it) && it.is_off());
             return match is_affected_by_links && is_off() {
                 true => unknown(Unknown {
                     reason: "the links did not have the requested delays, which may be the reason".into(),

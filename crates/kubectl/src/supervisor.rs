@@ -258,7 +258,7 @@ fn unpack(record: impl Read, dir: &Path) -> io::Result<()> {
         let mut entry = entry?;
         let path = entry.path()?.into_owned();
         let is_below = path.components().all(|it| matches!(it, Component::Normal(_)));
-        let is_part = is_below && Bundle::PARTS.iter().any(|it| path.starts_with(it));
+        let is_part = is_below && Bundle::PARTS.iter().chain([&Bundle::LOGS]).any(|it| path.starts_with(it));
         let kind = entry.header().entry_type();
         if !is_part || !(kind.is_file() || kind.is_dir()) {
             let message = format!("the archive contains {path:?}, which is not part of a record");

@@ -17,7 +17,7 @@ use faultline_runtime::{Links, RunOptions, RunOutcome, StorageMedium, StorageOpt
 use faultline_session::{BYTES_PER_FACT, MemoryBound, PreparedRun, RunEnd, memory_bound};
 
 use node::Description;
-pub use node::{HostError, node};
+pub use node::{HostError, execute, node};
 
 /// Time for which a link is measured again while its measurements differ from the requested properties, since a machine
 /// may be busy for a moment.

@@ -2,15 +2,18 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use faultline_api::Rejected;
 use faultline_api::system::TemplateError;
+use faultline_api::{Names, Rejected};
 use faultline_catalog::{Hosted, Setup, SetupError, Visitor, with_setup};
 use faultline_runtime::node::{self, NodeError, NodeInput, NodeOptions, NodeOptionsError};
-use faultline_runtime::system::{GUARD, NodeSystem, guard};
+use faultline_runtime::system::{ExecutorError, GUARD, NodeSystem, Start, guard, serve};
 use faultline_trace::Manifest;
+
+use crate::system::{Place, of_node};
 
 /// The reason why a process of a federation cannot be hosted.
 #[derive(Debug, thiserror::Error)]
@@ -80,8 +83,36 @@ pub fn node(arguments: Vec<OsString>) -> Result<(), HostError> {
     let Description { seed, federation } =
         Description::from_bytes(&input.description).ok_or(HostError::Description)?;
     let federation = faultline_api::parse("federation.yaml", federation.as_bytes())?;
-    let system = crate::system::of_node(&federation.spec, seed, &options)?;
+    let place = |nodes| Place::on_this_machine(&options, nodes);
+    let system = of_node(&federation.spec, seed, (options.process, options.life), place)?;
     Ok(with_setup(&federation, Some(seed), Host(options, input, system))??)
+}
+
+/// Runs the commands of a system's node in a pod, as the node's process at `socket` instructs, until a termination signal
+/// arrives. `data` is the directory for their files, and `namespace` and `address` are those of the pod.
+///
+/// # Errors
+///
+/// Fails if the executor cannot start, or if the socket fails.
+pub fn execute(
+    socket: &Path,
+    data: PathBuf,
+    namespace: String,
+    address: IpAddr,
+) -> Result<(), ExecutorError> {
+    serve(socket, data, move |start: &Start, run_dir| {
+        let of_start = || {
+            let Description { seed, federation } =
+                Description::from_bytes(&start.description).ok_or(HostError::Description)?;
+            let federation = faultline_api::parse("federation.yaml", federation.as_bytes())?;
+            let name = federation.metadata.name.as_deref().unwrap_or_default();
+            let hosts = Names::of(&federation.spec).hosts_in_pods(name, &namespace);
+            let place = |_| Place::in_pod(run_dir, hosts, address);
+            of_node(&federation.spec, seed, (start.process, start.life), place).map_err(HostError::from)
+        };
+        let system = of_start().map_err(|error| format!("cannot be started: {error}"))?;
+        system.ok_or_else(|| "cannot be started: the federation is no system".to_owned())
+    })
 }
 
 /// Hosts the process under the protocol of the federation.

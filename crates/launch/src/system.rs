@@ -1,17 +1,43 @@
 //! What a node of a system runs, from the federation and the place of the node.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use faultline_api::Names;
 use faultline_api::resource::{self, FederationSpec, OnExit, OnNode};
 use faultline_api::system::{Location, SystemNode, TemplateError};
-use faultline_core::{CheckNo, ProbeNo, ProcessId, Span, WatchNo};
+use faultline_core::{CheckNo, Life, ProbeNo, ProcessId, Span, WatchNo};
 use faultline_runtime::NodeOptions;
-use faultline_runtime::system::{Attempt, NodeSystem, Probe, stable_address_of};
+use faultline_runtime::system::{Attempt, NodeSystem, Probe, own_id, stable_address_of};
+use faultline_trace::Bundle;
 use regex::Regex;
+
+/// Where a node of a system runs.
+pub(crate) struct Place {
+    /// The directory of the run, for the data and the working directories of nodes, and for the logs.
+    run_dir: PathBuf,
+    /// What other nodes call each node, indexed by process.
+    hosts: Vec<String>,
+    /// The address of the node, if it is not its host.
+    bind: Option<String>,
+}
+
+impl Place {
+    /// Returns the place of a node on this machine. In a pod, its commands run [elsewhere](Place::in_pod).
+    pub(crate) fn on_this_machine(options: &NodeOptions, nodes: u32) -> Place {
+        // Commands run in directories of their own.
+        let run_dir = std::path::absolute(&options.run_dir).unwrap_or_else(|_| options.run_dir.clone());
+        let hosts = hosts(&run_dir, nodes, options.own_network);
+        Place { run_dir, hosts, bind: None }
+    }
+
+    /// Returns the place of a node's commands in a pod. `hosts` are the names of the pods.
+    pub(crate) fn in_pod(run_dir: &Path, hosts: Vec<String>, address: IpAddr) -> Place {
+        Place { run_dir: run_dir.to_owned(), hosts, bind: Some(address.to_string()) }
+    }
+}
 
 /// Returns what the node runs besides its process; `None` if the federation is no system.
 ///
@@ -21,25 +47,20 @@ use regex::Regex;
 pub(crate) fn of_node(
     spec: &FederationSpec,
     seed: u64,
-    options: &NodeOptions,
+    (process, life): (ProcessId, Life),
+    place: impl FnOnce(u32) -> Place,
 ) -> Result<Option<NodeSystem>, TemplateError> {
     let Some(system) = spec.application.system() else { return Ok(None) };
     let names = Names::of(spec);
-    let (process, life) = (options.process, options.life.0);
     let name = names.process(process);
-    // Commands run in directories of their own.
-    let run_dir = std::path::absolute(&options.run_dir).unwrap_or_else(|_| options.run_dir.clone());
+    let Place { run_dir, hosts, bind } = place(names.ranks());
     let data = run_dir.join("nodes").join(&name).join("data");
-    let dir = run_dir.join("nodes").join(&name).join(format!("{life}.dir"));
+    let dir = run_dir.join("nodes").join(&name).join(format!("{}.dir", life.0));
     let text = |it: &PathBuf| it.display().to_string();
-    let location = Location {
-        hosts: hosts(&run_dir, names.ranks(), options.own_network),
-        data: text(&data),
-        dir: text(&dir),
-    };
+    let location = Location { hosts, bind, data: text(&data), dir: text(&dir) };
     let make = move || (names.clone(), location.clone());
     let (of_spec, place) = make();
-    let node = SystemNode::new((spec, system, &of_spec), seed, process, life, place);
+    let node = SystemNode::new((spec, system, &of_spec), seed, process, life.0, place);
     let rendered = node.render()?;
     let OnNode { watch, on_exit, log_bytes, ready, .. } = node.stated();
     let mut env: Vec<(String, String)> = node.environment().into_iter().collect();
@@ -77,12 +98,13 @@ pub(crate) fn of_node(
     let numbered = (0..).map(WatchNo).zip(system.watch_names());
     let watches = numbered.filter_map(|(no, name)| Some((no, Regex::new(watch.get(name)?).ok()?))).collect();
     Ok(Some(NodeSystem {
+        id: own_id(),
         command: rendered.command,
         env,
         files: rendered.files,
         dir,
         data,
-        log: run_dir.join("logs").join(format!("{name}-{life}.log")),
+        log: run_dir.join(Bundle::log_path(&name, life)),
         log_bytes,
         ready: (
             rendered.ready.map(attempt),

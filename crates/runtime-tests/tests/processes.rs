@@ -120,6 +120,7 @@ fn a_node_whose_parent_has_already_ended_does_not_begin() {
         port: 0,
         own_network: false,
         shaper: None,
+        executor: None,
     };
     let mut node = Command::new(env!("CARGO_BIN_EXE_probe-node"));
     node.arg(&script).arg("any").args(options.to_args());

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::time::Duration;
 
 use faultline_core::{Span, Time};
 use nix::errno::Errno;
@@ -241,6 +242,16 @@ pub(crate) fn monotonic() -> u64 {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
         .expect("every Linux has a monotonic clock");
     now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
+}
+
+/// Waits until the machine's monotonic clock shows `at`, in nanoseconds.
+pub(crate) fn wait_until(at: u64) {
+    use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
+    let instant = TimeSpec::from_duration(Duration::from_nanos(at));
+    // A signal handler may interrupt the wait.
+    while monotonic() < at {
+        let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &instant);
+    }
 }
 
 #[cfg(test)]

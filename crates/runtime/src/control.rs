@@ -194,16 +194,29 @@ pub(crate) async fn send<T: Serialize>(
     stream: &mut (impl AsyncWrite + Unpin),
     message: &T,
 ) -> io::Result<()> {
+    stream.write_all(&encoded(message)).await
+}
+
+/// Returns a message with its length, as it is sent.
+pub(crate) fn encoded<T: Serialize>(message: &T) -> Vec<u8> {
     let mut bytes = postcard::to_extend(message, vec![0; 4]).expect("a control message can be encoded");
     let length = u32::try_from(bytes.len() - 4).expect("a control message is below 4 GiB");
     bytes[..4].copy_from_slice(&length.to_le_bytes());
-    stream.write_all(&bytes).await
+    bytes
 }
 
 /// Reads one message. Not cancel-safe.
 pub(crate) async fn receive<T: DeserializeOwned>(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<T> {
+    receive_at_most(stream, LONGEST).await
+}
+
+/// Reads one message of at most `longest` bytes. Not cancel-safe.
+pub(crate) async fn receive_at_most<T: DeserializeOwned>(
+    stream: &mut (impl AsyncRead + Unpin),
+    longest: u32,
+) -> io::Result<T> {
     let length = stream.read_u32_le().await?;
-    if length > LONGEST {
+    if length > longest {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             format!("a message is too long: {length} bytes"),

@@ -47,6 +47,11 @@ fn files(repository: &Repository) -> Result<Vec<(String, String)>, Box<dyn Error
             serde_saphyr::to_string(&install::SECRET_RULES)?,
         ),
         (
+            "charts/faultline/files/image-rules.yaml",
+            "operator/src/install.rs",
+            serde_saphyr::to_string(&install::IMAGE_RULES)?,
+        ),
+        (
             "charts/faultline/files/lease-rules.yaml",
             "operator/src/install.rs",
             serde_saphyr::to_string(&install::LEASE_RULES)?,

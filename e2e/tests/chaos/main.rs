@@ -51,6 +51,7 @@ mod shaper_killed;
 mod side_by_side;
 mod stealing_cluster_lost;
 mod supervisor_killed;
+mod system;
 mod viewed;
 mod volume_lost;
 mod webhook_broken;
@@ -103,6 +104,7 @@ const SCENARIOS: &[Scenario] = scenarios! {
         refused,
         pod_security,
         shaper_killed,
+        system,
         run_interrupted,
     ],
     exclusive: [

@@ -125,6 +125,9 @@ async fn restore(frozen: &Frozen, desired: &Desired, context: &Context) -> Resul
     }
     restored.extend(restore_object(federation, &desired.policy, context).await?);
     restored.extend(restore_object(federation, &desired.budget, context).await?);
+    if let Some(service) = &desired.service {
+        restored.extend(restore_object(federation, service, context).await?);
+    }
     // The file contains the federation as it was initially, so the file cannot be restored once the federation has
     // changed.
     if federation.metadata.generation.is_some_and(|it| it <= 1) {
@@ -164,6 +167,11 @@ async fn make(
         return Ok(Some(obstacle));
     }
     if let Some(obstacle) = make_object(federation, &desired.budget, context).await? {
+        return Ok(Some(obstacle));
+    }
+    if let Some(service) = &desired.service
+        && let Some(obstacle) = make_object(federation, service, context).await?
+    {
         return Ok(Some(obstacle));
     }
     for set in &desired.sets {

@@ -98,6 +98,9 @@ pub enum FreezeError {
          delete it"
     )]
     Unreadable(String),
+    /// The run has begun, but this operator does not permit an image of its.
+    #[error("{0}")]
+    ImageNotAllowed(String),
     /// The ConfigMap could not be created.
     #[error(transparent)]
     Make(#[from] ApplyError),
@@ -113,20 +116,27 @@ pub enum FreezeError {
 pub async fn freeze(
     federation: &CachedFederation,
     context: &Context,
-) -> Result<Result<Frozen, String>, FreezeError> {
+) -> Result<Result<Frozen, Obstacle>, FreezeError> {
     let is_known = context.cache(federation, |it| it.frozen.is_some());
     let stored = look_up(federation, context).await?;
     let is_stored = stored.is_some();
     let spec = match stored.map_or_else(|| federation.spec(), Ok) {
         Ok(spec) => spec,
         Err(error) if federation.has_begun() => return Err(FreezeError::Unreadable(error)),
-        Err(error) => return Ok(Err(error)),
+        Err(error) => return Ok(Err(invalid(error))),
     };
+    // Users of the namespace can replace the ConfigMap, so this is checked every time.
+    if let Err(message) = validate::images_are_allowed(&spec, &context.settings.allow_images) {
+        return match federation.has_begun() {
+            true => Err(FreezeError::ImageNotAllowed(message)),
+            false => Ok(Err(Obstacle { reason: "ImageNotAllowed", message })),
+        };
+    }
     if !is_known
         && !federation.has_begun()
         && let Err(refusal) = fits_and_is_valid(federation, &spec, context.settings.max_pods)
     {
-        return Ok(Err(refusal));
+        return Ok(Err(invalid(refusal)));
     }
     let mut frozen = Frozen::of(federation.with(spec));
     // After a run has begun, a missing ConfigMap is restored together with other objects.
@@ -137,6 +147,10 @@ pub async fn freeze(
         context.cache(federation, |it| it.frozen = Some(text(&frozen.federation.spec)));
     }
     Ok(Ok(frozen))
+}
+
+fn invalid(message: String) -> Obstacle {
+    Obstacle { reason: "Invalid", message }
 }
 
 fn text(spec: &FederationSpec) -> Box<RawValue> {

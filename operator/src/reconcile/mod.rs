@@ -200,6 +200,7 @@ impl ReconcileError {
         match (self, self.key()) {
             (_, Some(error)) => error.reason(),
             (ReconcileError::Freeze(FreezeError::Unreadable(_)), _) => "Unreadable",
+            (ReconcileError::Freeze(FreezeError::ImageNotAllowed(_)), _) => "ImageNotAllowed",
             (ReconcileError::Freeze(FreezeError::Make(_)), _) => "CannotWrite",
             (ReconcileError::Freeze(_) | ReconcileError::Dereference(_) | ReconcileError::Status(_), _) => {
                 "CannotRead"
@@ -216,7 +217,9 @@ impl ReconcileError {
         matches!(
             self,
             ReconcileError::Apply(ApplyError::ForeignClaim(_))
-                | ReconcileError::Freeze(FreezeError::Replaced(..) | FreezeError::Unreadable(_))
+                | ReconcileError::Freeze(
+                    FreezeError::Replaced(..) | FreezeError::Unreadable(_) | FreezeError::ImageNotAllowed(_)
+                )
         ) || self.key().is_some_and(KeyError::is_lasting)
     }
 }

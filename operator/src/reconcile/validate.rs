@@ -5,7 +5,7 @@
 
 use faultline_api::failure_trace::unread_traces;
 use faultline_api::flow::{flow, unread};
-use faultline_api::resource::{ApplicationSpec, FederationSpec};
+use faultline_api::resource::{ApplicationSpec, Emulation, FederationSpec, Kubernetes, ProgramFile, System};
 use faultline_api::{Federation, Problem};
 
 /// Checks whether a federation can be run. Applies all rules for federation files, which takes longer than the rest of
@@ -17,17 +17,60 @@ use faultline_api::{Federation, Problem};
 pub fn check(federation: &Federation) -> Result<(), String> {
     let mut problems = faultline_api::validate(federation);
     problems.extend(unread_files(&federation.spec));
-    if federation.spec.application.system().is_some() {
-        problems.push(Problem {
-            path: "spec.application.system".to_owned(),
-            message: "a system cannot run in pods yet".to_owned(),
-            help: "use `faultline run FILE` on a machine that has the programs".to_owned(),
-        });
-    }
+    problems.extend(unfit_for_system(&federation.spec));
     if !problems.is_empty() {
         return Err(described(&problems));
     }
     Ok(())
+}
+
+/// Returns what prevents a system from running in pods.
+fn unfit_for_system(spec: &FederationSpec) -> Vec<Problem> {
+    if spec.application.system().is_none() {
+        return Vec::new();
+    }
+    let kubernetes = spec.kubernetes.clone().unwrap_or_default();
+    let mut problems = Vec::new();
+    if let Some(it) = spec.clusters.iter().find(|it| kubernetes.image_of(&it.name).is_none()) {
+        problems.push(Problem {
+            path: "spec.kubernetes.image".to_owned(),
+            message: format!("the pods of `{}` have no image with the commands of the system", it.name),
+            help: "state an image that contains them".to_owned(),
+        });
+    }
+    if kubernetes.links != Some(Emulation::Tc) && spec.needs_emulated_links() {
+        problems.push(Problem {
+            path: "spec.kubernetes.links".to_owned(),
+            message: "the links between the commands of a system are emulated only by traffic control".to_owned(),
+            help: "write `links: tc` here, or choose the preset `none` for all links and omit the faults `link` and \
+                   `partition`"
+                .to_owned(),
+        });
+    }
+    problems
+}
+
+/// Checks that this operator permits the images of a federation.
+///
+/// # Errors
+///
+/// Returns the first image that it does not permit, with the remedy.
+pub fn images_are_allowed(spec: &FederationSpec, allowed: &[String]) -> Result<(), String> {
+    let images = spec.kubernetes.iter().flat_map(Kubernetes::images);
+    let refused = { images }.find(|(_, image)| !allowed.iter().any(|it| matches_pattern(image, it)));
+    refused.map_or(Ok(()), |(path, image)| {
+        Err(format!(
+            "{path}: this operator does not permit the image `{image}` (ask an administrator to start the operator with \
+             `--allow-images`, or to set `operator.allowImages` in the chart)"
+        ))
+    })
+}
+
+/// Returns whether `text` matches a pattern in which `*` stands for any text.
+fn matches_pattern(text: &str, pattern: &str) -> bool {
+    let Some((begin, rest)) = pattern.split_once('*') else { return text == pattern };
+    let Some(text) = text.strip_prefix(begin) else { return false };
+    (0..=text.len()).any(|it| text.is_char_boundary(it) && matches_pattern(&text[it..], rest))
 }
 
 /// Returns a problem for each file that a federation names.
@@ -47,18 +90,16 @@ fn unread_files(spec: &FederationSpec) -> impl Iterator<Item = Problem> {
 fn unread_programs(spec: &FederationSpec) -> Vec<Problem> {
     let protocol = spec.protocol.program().map(|it| ("protocol", it.launch()));
     let application = spec.application.program().map(|it| ("application", it.launch()));
-    let mut problems = Vec::new();
-    for (kind, program) in protocol.into_iter().chain(application) {
-        for (name, file) in program.files {
-            let Some(file) = &file.file else { continue };
-            problems.push(Problem::unread(
-                format!("spec.{kind}.program.files.{name}.file"),
-                file,
-                "copy the content into `text`, or use `faultline run FILE --backend kubernetes`",
-            ));
-        }
-    }
-    problems
+    let of_programs = protocol.into_iter().chain(application).flat_map(|(kind, program)| {
+        program.files.iter().map(move |(name, it)| (format!("spec.{kind}.program.files.{name}.file"), it))
+    });
+    let of_systems = spec.application.system().into_iter().flat_map(System::named_files);
+    let of_systems = of_systems.map(|(field, it)| (format!("spec.application.system.{field}.file"), it));
+    let unread = |(path, it): (String, &ProgramFile)| {
+        let help = "copy the content into `text`, or use `faultline run FILE --backend kubernetes`";
+        Some(Problem::unread(path, it.file.as_ref()?, help))
+    };
+    of_programs.chain(of_systems).filter_map(unread).collect()
 }
 
 /// Returns the problems with their remedies, as text.
@@ -132,6 +173,34 @@ mod tests {
             let message = check(&federation).unwrap_err();
             assert!(message.starts_with(problem) && !message.contains("; "), "{message}");
         }
+    }
+
+    #[test]
+    fn a_system_runs_only_in_permitted_images() {
+        let text = samples::SYSTEMS[0].text;
+        let mut federation = faultline_api::parse("pages", text.as_bytes()).expect("it is valid");
+        let spec = &mut federation.spec;
+        let message = check(&Federation::new("pages", spec.clone())).unwrap_err();
+        assert!(message.contains("spec.kubernetes.image: the pods of `paris` have no image"), "{message}");
+        let kubernetes = spec.kubernetes.get_or_insert_default();
+        kubernetes.image = Some("registry.example/pages:1".into());
+        let site = kubernetes.sites.entry("clients".into()).or_default();
+        site.image = Some("registry.example/tools/client:2".into());
+        let allowed = |patterns: &[&str]| {
+            images_are_allowed(spec, &patterns.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>())
+        };
+        for patterns in [&["*"][..], &["registry.example/*"], &["registry.example/pages:1", "*/client:*"]] {
+            assert_eq!(allowed(patterns), Ok(()), "{patterns:?}");
+        }
+        for patterns in [&[][..], &["pages:1"], &["registry.example/pages"], &["*/pages:1"], &["*/x*"]] {
+            assert!(
+                allowed(patterns).unwrap_err().contains("does not permit the image `registry"),
+                "{patterns:?}"
+            );
+        }
+        assert_eq!(check(&federation), Ok(()));
+        federation.spec.links = None;
+        assert!(check(&federation).unwrap_err().contains("write `links: tc`"));
     }
 
     #[test]

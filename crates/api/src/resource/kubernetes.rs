@@ -44,6 +44,19 @@ pub struct Kubernetes {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub priority_class: Option<String>,
+    /// Image with the commands of a system. Each pod runs them in a container of their own, which has no access to keys.
+    /// The operator must permit the image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    pub image: Option<String>,
+    /// Names of secrets with which the pods of a system pull its images.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(min = 1, max = 253)))]
+    pub image_pull_secrets: Vec<String>,
+    /// ID of the user who runs the commands of a system. Default 65532.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2_147_483_647))]
+    pub run_as: Option<u32>,
     /// Mechanism that emulates the links between pods. Default `inNode`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<Emulation>,
@@ -82,6 +95,25 @@ pub struct Site {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub tolerations: Vec<Toleration>,
+    /// Image with the commands of the cluster's nodes. Default: the one of `kubernetes.image`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    pub image: Option<String>,
+}
+
+impl Kubernetes {
+    /// Returns the image with the commands of a cluster's nodes, if one is stated.
+    pub fn image_of(&self, cluster: &str) -> Option<&str> {
+        self.sites.get(cluster).and_then(|it| it.image.as_deref()).or(self.image.as_deref())
+    }
+
+    /// Returns all images, with their fields.
+    pub fn images(&self) -> impl Iterator<Item = (String, &str)> {
+        let of_sites = self.sites.iter().filter_map(|(cluster, it)| {
+            Some((format!("spec.kubernetes.sites.{cluster}.image"), it.image.as_deref()?))
+        });
+        self.image.iter().map(|it| ("spec.kubernetes.image".to_owned(), &**it)).chain(of_sites)
+    }
 }
 
 /// A taint that pods tolerate, in the form that Kubernetes uses.

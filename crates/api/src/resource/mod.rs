@@ -362,6 +362,15 @@ impl FederationSpec {
         self.expect.iter().filter(|it| it.check.is_some())
     }
 
+    /// Returns whether anything must emulate links: one of them has other properties than the preset `none`, or a fault
+    /// changes or cuts links.
+    pub fn needs_emulated_links(&self) -> bool {
+        let links = self.links().expand(&self.clusters);
+        let is_of_links = |name: &str| ["link", "partition"].contains(&name);
+        links.values().any(|it| *it != faultline_core::fault::LinkProperties::default())
+            || self.faults.iter().any(|it| it.actions().iter().any(|it| is_of_links(it.0)))
+    }
+
     /// Returns the links, with defaults if none are given.
     pub fn links(&self) -> Links {
         self.links.clone().unwrap_or_default()

@@ -305,6 +305,15 @@ impl System {
         [&mut self.files].into_iter().chain(own).flat_map(BTreeMap::values_mut)
     }
 
+    /// Returns the files of the system and of its overrides, with their fields.
+    pub fn named_files(&self) -> impl Iterator<Item = (String, &ProgramFile)> {
+        let own = self.overrides.iter().flat_map(|(cluster, it)| {
+            let files = it.files.iter().flatten();
+            files.map(move |(name, it)| (format!("in.{cluster}.files.{name}"), it))
+        });
+        self.files.iter().map(|(name, it)| (format!("files.{name}"), it)).chain(own)
+    }
+
     /// Returns the first problem of the system that its fields alone show, without their templates.
     pub(crate) fn problem(&self) -> Option<ProgramProblem> {
         let mut problem = Launch::of_system(&self.command, &self.env, &self.files).problem();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Check, is_name};
 use crate::names::in_objects;
 use crate::quantity::{Cores, Size};
-use crate::resource::{Comparison, Resources, Toleration};
+use crate::resource::{Comparison, Kubernetes, Resources, Toleration};
 
 /// Maximum length of a StatefulSet's name that keeps its pods' labels within 63 characters.
 pub(crate) const MAX_STATEFUL_SET: usize = 52;
@@ -19,6 +19,8 @@ const SMALLEST_SUPERVISOR: u64 = 64 << 20;
 const MAX_LABEL: usize = 63;
 /// Maximum length of a domain, and of the name of a class.
 const MAX_DOMAIN: usize = 253;
+/// Largest ID of a user.
+const MAX_USER: u32 = i32::MAX as u32;
 /// Maximum number of labels that select Kubernetes nodes.
 const MAX_SELECTED: usize = 16;
 /// Maximum number of tolerations.
@@ -57,6 +59,7 @@ impl Check<'_> {
                 );
             }
         }
+        self.images(kubernetes);
         self.nodes_for_pods("spec.kubernetes", &kubernetes.node_selector, &kubernetes.tolerations);
         if let Some(class) = &kubernetes.priority_class {
             self.class("spec.kubernetes.priorityClass", class);
@@ -77,6 +80,32 @@ impl Check<'_> {
             if let Some(class) = &volume.storage_class {
                 self.class(&format!("spec.kubernetes.{path}.storageClass"), class);
             }
+        }
+    }
+
+    /// Checks the images with the commands of a system, and how they are run.
+    fn images(&mut self, kubernetes: &Kubernetes) {
+        let is_system = self.spec.application.system().is_some();
+        for (path, image) in kubernetes.images() {
+            if !is_system {
+                let help = "omit it; the operator's `--node-image` contains everything else that pods run";
+                self.problem(path, "only the commands of a system run in an image of their own", help);
+            } else if !is_word(image, |c| c.is_ascii_alphanumeric(), "-_./:@") {
+                let message = format!("`{image}` is not the name of an image");
+                self.problem(path, message, "write a name such as `registry.example/etcd:3.5`");
+            }
+        }
+        for secret in kubernetes.image_pull_secrets.iter().filter(|it| !is_domain(it)) {
+            let message = format!("`{secret}` is not a valid name for a secret");
+            self.problem(
+                "spec.kubernetes.imagePullSecrets",
+                message,
+                "write the name of a secret of the namespace",
+            );
+        }
+        if kubernetes.run_as.is_some_and(|it| !(1..=MAX_USER).contains(&it)) {
+            let message = "the commands of a system must not run as this user";
+            self.problem("spec.kubernetes.runAs", message, format!("write a number from 1 to {MAX_USER}"));
         }
     }
 

@@ -129,9 +129,6 @@ impl Check<'_> {
                 }
             }
         }
-        if spec.kubernetes.is_some() {
-            self.problem("spec.kubernetes", "a system cannot run in pods yet", "omit `kubernetes`");
-        }
     }
 
     /// Renders the templates of one node of each cluster.
@@ -156,7 +153,7 @@ impl Check<'_> {
     pub(super) fn system_node(&self, system: &System, process: ProcessId) -> SystemNode {
         let names = self.names().clone();
         let hosts = (0..names.ranks()).map(|it| format!("127.0.0.{}", it + 1)).collect();
-        let location = Location { hosts, data: "/data".to_owned(), dir: "/dir".to_owned() };
+        let location = Location { hosts, bind: None, data: "/data".to_owned(), dir: "/dir".to_owned() };
         SystemNode::new((self.spec, system, &names), self.spec.seed(), process, 1, location)
     }
 }

@@ -24,10 +24,10 @@ fn check(history: &History<'_>, finding: &mut Findings) {
     let context = history.context;
     let name = |it: &LinkEntry| words::link(it.from, it.to, context);
     // Only the first reason is reported.
-    let mut links: Vec<_> = context.links.iter().collect();
+    let mut links: Vec<_> = context.links.iter().filter(|it| context.judges_link(it)).collect();
     links
         .sort_by_key(|link| Reverse(link.measured.map(|it| it.latency.0.abs_diff(link.requested.latency.0))));
-    for link in links {
+    for link in &links {
         let (Some(as_requested), Some(measured)) = (link.as_requested(), link.measured) else { continue };
         finding.instances += 1;
         if !as_requested {
@@ -36,8 +36,7 @@ fn check(history: &History<'_>, finding: &mut Findings) {
             finding.unjudged(reason, idle_machine(context));
         }
     }
-    let mut observed: Vec<_> =
-        context.links.iter().filter_map(|it| Some((it.percent_outside()?, it))).collect();
+    let mut observed: Vec<_> = links.into_iter().filter_map(|it| Some((it.percent_outside()?, it))).collect();
     observed.sort_by_key(|&(percent, _)| Reverse(percent));
     if let Some((percent @ 1.., link)) = observed.first().copied() {
         let (tolerance, asked) = (link.tolerance_observed(), link.requested.latency);
@@ -179,6 +178,29 @@ mod tests {
             ..link(0)
         }];
         assert_eq!(check_alone(&RULE, &run).gap(), "", "too few to tell");
+    }
+
+    #[test]
+    fn a_link_of_a_system_is_judged_only_if_something_is_requested_of_it() {
+        let mut run = Run::new(&[&[0]]);
+        let latency = Span::from_millis(3);
+        let measured =
+            LinkMeasured { latency, jitter: Span::ZERO, samples: 1, rounds: 1, uncertainty: Span::ZERO };
+        let link = |requested| LinkEntry {
+            from: ClusterId(0),
+            to: ClusterId(0),
+            requested: LinkProperties { latency: requested, ..LinkProperties::default() },
+            measured: Some(measured),
+            observed: Some(LinkObserved { echoes: 50, outside: 50, mean: latency }),
+            since: None,
+        };
+        for (is_system, requested, is_judged) in
+            [(false, Span::ZERO, true), (true, Span::ZERO, false), (true, Span::from_millis(9), true)]
+        {
+            run.context.system = is_system.then(Default::default);
+            run.context.links = vec![link(requested)];
+            assert_eq!(!check_alone(&RULE, &run).gap().is_empty(), is_judged, "{is_system}, {requested}");
+        }
     }
 
     /// A run of two clusters with two processes each, in which the link between the clusters changed after 20 s.

@@ -20,6 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         uid: None,
         node_port: 0,
         shaper: None,
+        executor: None,
     };
     Ok(run(options)?)
 }

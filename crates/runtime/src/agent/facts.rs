@@ -1,14 +1,16 @@
 //! Sends the facts of the lives at a place to the supervisor. Each life writes its own file. The agent sends new
-//! content of the file while the life runs, and the rest after the life has ended.
+//! content of the file while the life runs, and the rest after the life has ended. Also sends the logs of commands, which
+//! are no evidence, once their lives have ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use faultline_core::{Life, ProcessId};
 use faultline_trace::Bundle;
+use tracing::warn;
 
 use crate::remote::messages::ToPlace;
 
@@ -77,5 +79,54 @@ impl Facts {
             }
         }
         Ok(sent)
+    }
+}
+
+/// The logs of commands at a place that have not been sent.
+pub(super) struct Logs {
+    run_dir: PathBuf,
+    name: String,
+    unsent: BTreeSet<Life>,
+}
+
+impl Logs {
+    /// Creates the state for the process with this name.
+    pub(super) fn new(run_dir: &Path, name: &str) -> Logs {
+        Logs { run_dir: run_dir.to_owned(), name: name.to_owned(), unsent: BTreeSet::new() }
+    }
+
+    /// Sends the logs of all lives again, because they may not have arrived.
+    pub(super) fn resume(&mut self, newest: Life) {
+        self.unsent = (1..=newest.0).map(Life).collect();
+    }
+
+    /// Adds a new life.
+    pub(super) fn follow(&mut self, life: Life) {
+        self.unsent.insert(life);
+    }
+
+    /// Sends the logs of lives that have ended.
+    pub(super) fn send(&mut self, running: Option<Life>, mut to: impl FnMut(ToPlace)) {
+        let ended: Vec<Life> = self.unsent.iter().copied().filter(|it| Some(*it) != running).collect();
+        for life in ended {
+            self.unsent.remove(&life);
+            let path = self.run_dir.join(Bundle::log_path(&self.name, life));
+            let mut offset = 0;
+            let mut buffer = vec![0; PIECE];
+            let read = || -> io::Result<()> {
+                let file = File::open(path)?;
+                while let read @ 1.. = file.read_at(&mut buffer, offset)? {
+                    to(ToPlace::Log { life, offset, bytes: buffer[..read].to_vec() });
+                    offset += read as u64;
+                }
+                Ok(())
+            };
+            match read() {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    warn!(%life, %error, "cannot send the log of the command");
+                }
+                _ => {}
+            }
+        }
     }
 }

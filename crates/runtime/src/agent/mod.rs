@@ -40,7 +40,7 @@ use crate::node::{NodeInput, NodeOptions};
 use crate::remote::messages::{Assignment, Killed, OrderNo, Ready, ToAgent, ToPlace};
 use crate::secret::{Ends, MAGIC, Secret};
 use crate::shaper::{Abilities, Shaper, ShaperError};
-use facts::Facts;
+use facts::{Facts, Logs};
 use lives::{End, ORDERLY, Running, reap};
 use metrics::Counters;
 use strike::KILL_AFTER;
@@ -72,6 +72,8 @@ pub struct AgentOptions {
     /// Socket of the shaper that configures traffic control for the process. The agent accepts no connection
     /// until the shaper responds.
     pub shaper: Option<PathBuf>,
+    /// Socket of the executor that runs the commands of a system.
+    pub executor: Option<PathBuf>,
 }
 
 impl AgentOptions {
@@ -121,7 +123,7 @@ enum OrderError {
     #[error("cannot start {}: {source}", program.display())]
     Launch { program: OsString, source: io::Error },
     #[error("cannot signal a process: {0}")]
-    Signal(nix::Error),
+    Signal(io::Error),
     #[error("the order arrived before the agent was assigned to a process")]
     NotAssigned,
 }
@@ -188,6 +190,7 @@ struct Hosted {
     /// Description of the run, which the process reads when it starts.
     description: Vec<u8>,
     facts: Facts,
+    logs: Logs,
 }
 
 async fn attend(options: AgentOptions) -> Result<(), AgentError> {
@@ -369,13 +372,15 @@ impl Agent {
             }
             let node_dir = run_dir.join("nodes").join(&name);
             let facts = Facts::new(run_dir.clone(), process);
-            self.hosted = Some(Hosted { run, process, run_dir, node_dir, description, facts });
+            let logs = Logs::new(&run_dir, &name);
+            self.hosted = Some(Hosted { run, process, run_dir, node_dir, description, facts, logs });
         }
         if self.running.as_ref().map(|it| it.life) != life {
             self.end_running()?;
         }
         let hosted = self.hosted.as_mut().expect("assigned above or earlier");
         hosted.facts.resume(newest, &arrived);
+        hosted.logs.resume(newest);
         let holds_storage = hosted.node_dir.exists();
         self.send_facts()?;
         info!(process = %process, "assigned to a process");
@@ -408,6 +413,7 @@ impl Agent {
         self.send(ToPlace::Sent { upto: Life(life.0.saturating_sub(1)) });
         let hosted = self.hosted.as_mut().ok_or(OrderError::NotAssigned)?;
         hosted.facts.follow(life);
+        hosted.logs.follow(life);
         if !keeps_storage {
             hosted.wipe()?;
         }
@@ -420,6 +426,7 @@ impl Agent {
             port: self.options.node_port,
             own_network: false,
             shaper: self.options.shaper.clone(),
+            executor: self.options.executor.clone(),
         };
         let command = &self.options.command;
         let input = NodeInput::bytes(&self.options.secret, &hosted.description);
@@ -500,6 +507,8 @@ impl Agent {
         // A disconnected supervisor reconnects, and then reports which facts have arrived.
         let sent = hosted.facts.send(|piece| drop(link.words.send(piece))).map_err(OrderError::Facts)?;
         self.counters.facts.inc_by(sent);
+        let running = self.running.as_ref().map(|it| it.life);
+        hosted.logs.send(running, |piece| drop(link.words.send(piece)));
         Ok(())
     }
 
@@ -619,6 +628,7 @@ mod tests {
             uid: None,
             node_port: 0,
             shaper: None,
+            executor: None,
         };
         let (words, said) = mpsc::unbounded_channel();
         let writer = tokio::task::spawn_local(std::future::pending());
@@ -668,6 +678,7 @@ mod tests {
                     uid: uid.map(str::to_owned),
                     node_port: 0,
                     shaper: None,
+                    executor: None,
                 };
                 let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
                 let address = listener.local_addr().unwrap();

@@ -18,13 +18,11 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::time::TimeSpec;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
-use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use nix::unistd::Pid;
 use tracing::debug;
 
-use crate::clock::monotonic;
+use crate::clock::{monotonic, wait_until};
 
 /// Time from the stop of a process until it is killed.
 pub(super) const KILL_AFTER: Duration = Duration::from_millis(5);
@@ -56,12 +54,7 @@ impl Strike {
                 {
                     debug!(%error, "cannot choose a processor");
                 }
-                let instant = TimeSpec::from_duration(Duration::from_nanos(at));
-                // A signal handler may interrupt the wait.
-                while monotonic() < at {
-                    let absolute = ClockNanosleepFlags::TIMER_ABSTIME;
-                    let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, absolute, &instant);
-                }
+                wait_until(at);
                 state.stop(process);
             };
             // If no thread starts, the process is killed without having been stopped.

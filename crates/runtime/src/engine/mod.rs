@@ -30,7 +30,7 @@ use crate::control::{Directory, ToNode, ToSupervisor};
 use crate::metrics::exposition::Exposition;
 use crate::node::{Echoes, Shaping, ShapingError};
 use crate::storage::{Request, Storage, StoreError};
-use crate::system::{Instruction, Runner};
+use crate::system::Instruction;
 use crate::transport::{Identity, Incoming, Transport};
 pub(crate) use handler::ReportedFacts;
 use handler::{EventHandler, OutgoingPacket};
@@ -54,6 +54,8 @@ pub(crate) enum EngineError {
     Alarm(io::Error),
     #[error("{0}")]
     Links(ShapingError),
+    #[error("lost the commands of this node: {0}")]
+    Commands(io::Error),
     #[error("the supervisor closed the connection")]
     HungUp,
 }
@@ -100,8 +102,8 @@ pub(crate) struct EngineOutputs<P: Process> {
     pub(crate) facts: FactsWriter<File>,
     /// Records the inputs of the process, if requested.
     pub(crate) inputs: Option<InputsWriter<File>>,
-    /// Runs the commands of the node of a system.
-    pub(crate) runner: Option<Runner>,
+    /// Instructs the runner of the node's commands, if it is one of a system.
+    pub(crate) commands: Option<mpsc::UnboundedSender<Instruction>>,
     pub(crate) exposition: Arc<Exposition>,
 }
 
@@ -117,7 +119,7 @@ pub(crate) struct Engine<P: Process> {
     measure: mpsc::UnboundedSender<Echoes>,
     exposition: Arc<Exposition>,
     jobs: Arc<JobRunner<P>>,
-    runner: Option<Runner>,
+    commands: Option<mpsc::UnboundedSender<Instruction>>,
     /// Inputs that arrived while the process was halted or had not started.
     postponed: VecDeque<Stimulus<P>>,
 }
@@ -134,7 +136,7 @@ impl<P: Process + Send + 'static> Engine<P> {
         outputs: EngineOutputs<P>,
     ) -> Engine<P> {
         let EngineOutputs { transport, shaping, storage, measure, exposition, .. } = outputs;
-        let EngineOutputs { supervisor, facts, inputs, inbox: to_inbox, runner, .. } = outputs;
+        let EngineOutputs { supervisor, facts, inputs, inbox: to_inbox, commands, .. } = outputs;
         let handler = EventHandler::new(me, clock, attention, storage, supervisor, facts, inputs);
         let jobs = JobRunner::new(clock, Handle::current(), to_inbox, handler);
         let postponed = VecDeque::new();
@@ -149,7 +151,7 @@ impl<P: Process + Send + 'static> Engine<P> {
             measure,
             exposition,
             jobs,
-            runner,
+            commands,
             postponed,
         }
     }
@@ -375,8 +377,9 @@ impl<P: Process + Send + 'static> Engine<P> {
 
     /// Instructs the runner of the node's commands, if there is one.
     fn instruct(&self, instruction: Instruction) {
-        if let Some(runner) = &self.runner {
-            runner.follow(instruction);
+        if let Some(commands) = &self.commands {
+            // If the runner has been lost, the node is about to exit.
+            let _ = commands.send(instruction);
         }
     }
 

@@ -187,6 +187,7 @@ impl PlaceBackend for Children {
             port: 0,
             own_network: self.hub.is_some(),
             shaper: None,
+            executor: None,
         };
         let (program, first) = self.command.split_first().expect("a command starts with a program");
         let mut command = Command::new(program);

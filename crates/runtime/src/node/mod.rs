@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use faultline_callers::UntrustedConnections;
-use faultline_core::{Boot, Life, Process, ProcessId};
+use faultline_core::{Life, Process, ProcessId};
 use faultline_supervisor::process_seed;
 use faultline_tc::namespace::{self, NamespaceError};
 use faultline_trace::{Bundle, BundleError};
@@ -32,7 +32,7 @@ use crate::exits;
 use crate::metrics::exposition::Exposition;
 use crate::secret::{HandshakeError, MAGIC, Secret};
 use crate::storage::{self, Request, Storage, StoreError};
-use crate::system::{NodeSystem, Runner};
+use crate::system::{Commands, NodeSystem, Recorder, Start};
 use crate::transport::{Identity, Transport};
 pub(crate) use measure::Echoes;
 pub(crate) use shaping::Shaping;
@@ -61,6 +61,8 @@ pub struct NodeOptions {
     pub own_network: bool,
     /// Socket of the shaper that configures traffic control for the node ([`crate::shaper`]).
     pub shaper: Option<PathBuf>,
+    /// Socket of the executor that runs the commands of a system ([`crate::system::serve`]). Otherwise, the node runs them.
+    pub executor: Option<PathBuf>,
 }
 
 /// The reason why a node's command line is invalid.
@@ -134,7 +136,7 @@ impl NodeOptions {
         use NodeOptionsError::Value;
         let (mut run_dir, mut supervisor, mut parent, mut process, mut life, mut port, mut own_network) =
             (None, None, None, None, None, None, None);
-        let mut shaper = None;
+        let (mut shaper, mut executor) = (None, None);
         let mut args = args.into_iter();
         while let Some(option) = args.next() {
             let value = args.next();
@@ -148,6 +150,9 @@ impl NodeOptions {
                 Some("--port") => port = text.and_then(|it| it.parse().ok()),
                 Some("--own-network") => own_network = text.and_then(|it| it.parse().ok()),
                 Some("--shaper") => shaper = Some(value.map(PathBuf::from).ok_or(Value("--shaper"))?),
+                Some("--executor") => {
+                    executor = Some(value.map(PathBuf::from).ok_or(Value("--executor"))?);
+                }
                 _ => return Err(NodeOptionsError::Unknown(option)),
             }
         }
@@ -160,6 +165,7 @@ impl NodeOptions {
             port: port.ok_or(Value("--port"))?,
             own_network: own_network.ok_or(Value("--own-network"))?,
             shaper,
+            executor,
         })
     }
 
@@ -179,8 +185,9 @@ impl NodeOptions {
             ("--port", self.port.to_string().into()),
             ("--own-network", self.own_network.to_string().into()),
         ];
-        let shaper = self.shaper.iter().map(|it| ("--shaper", it.clone().into()));
-        pairs.into_iter().chain(shaper).flat_map(|(option, value)| [option.into(), value]).collect()
+        let sockets = [("--shaper", &self.shaper), ("--executor", &self.executor)];
+        let sockets = sockets.into_iter().filter_map(|(option, it)| Some((option, it.clone()?.into())));
+        pairs.into_iter().chain(sockets).flat_map(|(option, value)| [option.into(), value]).collect()
     }
 }
 
@@ -240,7 +247,7 @@ pub fn run<P: Process + Send + 'static>(
             .map_err(NodeError::Namespace)?;
     }
     faultline_supervisor::panics::on_panic(exits::end_with);
-    let secret = input.secret;
+    let NodeInput { secret, description } = input;
     let exposition = Arc::new(Exposition::default());
     let (inbox_in, inbox) = mpsc::unbounded_channel();
     let supervisor =
@@ -252,7 +259,7 @@ pub fn run<P: Process + Send + 'static>(
     let result = runtime.block_on(host::<P>(
         options,
         secret,
-        (config, system),
+        (config, system, description),
         supervisor,
         exposition,
         (inbox_in, inbox),
@@ -265,13 +272,13 @@ pub fn run<P: Process + Send + 'static>(
 async fn host<P: Process + Send + 'static>(
     options: NodeOptions,
     secret: Secret,
-    (config, system): (Arc<P::Config>, Option<NodeSystem>),
+    (config, system, description): (Arc<P::Config>, Option<NodeSystem>, Vec<u8>),
     supervisor: Supervisor,
     exposition: Arc<Exposition>,
     (inbox_in, inbox): (mpsc::UnboundedSender<Stimulus<P>>, mpsc::UnboundedReceiver<Stimulus<P>>),
 ) -> Result<(), NodeError> {
     let Supervisor { setup, reports, here } = supervisor;
-    let NodeOptions { run_dir, process, life, port, own_network, shaper, .. } = options;
+    let NodeOptions { run_dir, process, life, port, own_network, shaper, executor, .. } = options;
     let listener = TcpListener::bind((here, port)).await.map_err(NodeError::Listen)?;
     let address = listener.local_addr().map_err(NodeError::Listen)?;
     let me = Identity { process, life, cluster: setup.cluster };
@@ -341,7 +348,14 @@ async fn host<P: Process + Send + 'static>(
     let parents = ProcessInputs { config, boot: setup.boot, seed: process_seed(setup.seed, process), record };
     let attention = ReportedFacts { follows: setup.follows, watches: setup.watches };
     let alarm = Alarm::new(setup.clock).map_err(NodeError::Timer)?;
-    let runner = system.map(|it| runner(it, setup.boot, inbox_in.clone(), reports.clone()));
+    let life_of_system = Start {
+        run: run_dir.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        process,
+        life,
+        boot: setup.boot,
+        description,
+    };
+    let commands = system.map(|it| commands(it, life_of_system, executor, inbox_in.clone(), reports.clone()));
     let outlets = EngineOutputs {
         transport,
         shaping,
@@ -351,7 +365,7 @@ async fn host<P: Process + Send + 'static>(
         measure,
         facts,
         inputs,
-        runner: runner.clone(),
+        commands: commands.as_ref().map(Commands::instructions),
         exposition,
     };
     let engine = Engine::<P>::new(me, setup.clock, parents, attention, inbox, alarm, outlets);
@@ -360,8 +374,8 @@ async fn host<P: Process + Send + 'static>(
     // The engine runs as a task, because the runtime checks for I/O before it polls the outermost future
     // again. That would add a system call between the arrival of a packet and its handling.
     let end = tokio::task::spawn_local(engine.run()).await.expect("the engine is not cancelled");
-    if let Some(runner) = runner {
-        runner.stop().await;
+    if let Some(commands) = commands {
+        commands.stop().await;
     }
     match end {
         EngineError::HungUp => {
@@ -372,21 +386,23 @@ async fn host<P: Process + Send + 'static>(
     }
 }
 
-/// Creates the runner of the node's commands.
-fn runner<P: Process + 'static>(
-    mut system: NodeSystem,
-    boot: Boot,
+/// Lets the node's commands run, in this process or in the executor at a socket.
+fn commands<P: Process + 'static>(
+    system: NodeSystem,
+    start: Start,
+    executor: Option<PathBuf>,
     engine: mpsc::UnboundedSender<Stimulus<P>>,
     reports: mpsc::UnboundedSender<ToSupervisor>,
-) -> Runner {
-    let boot = match boot {
-        Boot::Fresh => "fresh",
-        Boot::Restarted => "restarted",
-        Boot::Replaced => "replaced",
-    };
-    system.env.push(("FAULTLINE_BOOT".to_owned(), boot.to_owned()));
+) -> Commands {
     // The receiver is closed only if the node is about to exit.
-    Runner::new(system, move |it| drop(engine.send(Stimulus::Observed(it))), reports)
+    let observed = engine.clone();
+    let recorder = Recorder::new(&system, move |it| drop(observed.send(Stimulus::Observed(it))), reports);
+    match executor {
+        None => Commands::here(system.booted(start.boot), recorder),
+        Some(socket) => Commands::in_executor(socket, start, &system, recorder, move |error| {
+            drop(engine.send(Stimulus::Broken(EngineError::Commands(error))));
+        }),
+    }
 }
 
 /// Accepts all connections on a single port. Other nodes begin with [`MAGIC`]; all other callers request metrics from

@@ -68,6 +68,8 @@ pub(crate) enum ToPlace {
     Clock(u64),
     /// A piece of the file that contains a life's facts.
     Facts { life: Life, offset: u64, bytes: Vec<u8> },
+    /// A piece of the output of the commands of a life that has ended.
+    Log { life: Life, offset: u64, bytes: Vec<u8> },
     /// A life has ended without an order to end it, or could not be started. All its facts have been sent.
     Ended { life: Life, status: String, last_output: String },
     /// Every life at this place up to `upto` has ended, and all its facts have been sent.

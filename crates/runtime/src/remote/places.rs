@@ -495,6 +495,13 @@ impl Shared {
                     self.with(process, |entry| entry.incomplete.insert(life, None));
                 }
             }
+            ToPlace::Log { life, offset, bytes } => {
+                let is_known = self.with(process, |entry| life <= entry.newest);
+                let name = &self.names.processes[process.index()];
+                if is_known && let Err(error) = self.bundle.write_log_at(name, life, offset, &bytes) {
+                    warn!(%error, "cannot write the log of a command");
+                }
+            }
             ToPlace::Sent { upto } => self.complete(process, |life, uid| *uid == place.uid && *life <= upto),
             ToPlace::Armed { order, clock } if is_current => {
                 let arrived = monotonic();

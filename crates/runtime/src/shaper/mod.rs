@@ -23,9 +23,10 @@ use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
 use crate::control;
-pub use serve::{ServeError, serve};
 #[cfg(test)]
-pub(crate) use serve::{answer_all, listen};
+pub(crate) use serve::answer_all;
+pub(crate) use serve::listen;
+pub use serve::{ServeError, serve};
 
 /// Time within which a running shaper responds.
 const ANSWER: Duration = Duration::from_secs(5);

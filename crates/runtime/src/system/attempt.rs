@@ -108,7 +108,7 @@ pub(super) fn command(system: &NodeSystem, words: &[String]) -> Command {
     command
         .args(words.iter().skip(1))
         .envs(system.env.iter().map(|(name, value)| (name, value)))
-        .envs(std::env::var_os(VARIABLE).map(|it| (VARIABLE, it)))
+        .env(VARIABLE, &system.id)
         .current_dir(&system.dir)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

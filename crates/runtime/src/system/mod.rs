@@ -1,10 +1,13 @@
-//! The commands of a system: each node's process starts the command of its node, collects its output, observes it and
-//! ends it.
+//! The commands of a system: a [runner](runner::run) starts the command of its node, observes it and ends it. It follows the
+//! instructions of the node's process, which [records](Recorder) what the runner tells. The runner is in the same process,
+//! or, in a pod, in a container with the system's own image, where an [executor](serve) hosts it.
 //!
 //! A node's processes are all those whose environment contains the life's identifier ([`processes`]), so programs that
 //! leave their process group do not escape.
 
 mod attempt;
+mod commands;
+mod executor;
 mod output;
 pub(crate) mod processes;
 mod runner;
@@ -13,11 +16,14 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use faultline_core::{CheckNo, ProbeNo, WatchNo};
+pub(crate) use commands::{Commands, Recorder};
+pub(crate) use executor::ExecutorClient;
+pub use executor::{ExecutorError, Start, serve};
+use faultline_core::{Boot, CheckNo, ProbeNo, WatchNo};
 pub use faultline_tc::namespace::stable_address_of;
 pub use processes::guard;
 use regex::Regex;
-pub(crate) use runner::{Instruction, Runner, STOPS_WITHIN};
+pub(crate) use runner::{Instruction, STOPS_WITHIN};
 
 /// The first argument of the program that ends the commands of a run with the program that started it ([`guard`]). The
 /// second one identifies the run, and the third one is the directory with a directory for each node.
@@ -26,6 +32,8 @@ pub const GUARD: &str = "--guard";
 /// What a node of a system runs in one of its lives.
 #[derive(Debug)]
 pub struct NodeSystem {
+    /// Identifies the processes of the node's commands in this life.
+    pub id: String,
     /// The command and its arguments.
     pub command: Vec<String>,
     /// Environment variables of all commands of the node.
@@ -54,6 +62,19 @@ pub struct NodeSystem {
     pub restarts: bool,
 }
 
+impl NodeSystem {
+    /// Lets the commands know how the life begins.
+    pub(crate) fn booted(mut self, boot: Boot) -> NodeSystem {
+        let boot = match boot {
+            Boot::Fresh => "fresh",
+            Boot::Restarted => "restarted",
+            Boot::Replaced => "replaced",
+        };
+        self.env.push(("FAULTLINE_BOOT".to_owned(), boot.to_owned()));
+        self
+    }
+}
+
 /// A probe that a node runs.
 pub struct Probe {
     /// Number of the probe.
@@ -64,6 +85,11 @@ pub struct Probe {
     pub timeout: Duration,
     /// Returns the attempt of a sample, or the reason why there is none.
     pub attempt: Box<dyn Fn(u32) -> Result<Attempt, String>>,
+}
+
+/// Returns the identifier that the supervisor has given to the commands of this process; empty if there is none.
+pub fn own_id() -> String {
+    std::env::var(processes::VARIABLE).unwrap_or_default()
 }
 
 impl fmt::Debug for Probe {

@@ -11,7 +11,7 @@ use regex::Regex;
 /// Length of the longest line that watches see as a whole, in bytes.
 const LONGEST_LINE: usize = 4096;
 /// Number of bytes of a line that a fact contains.
-const MOST_QUOTED: usize = 200;
+pub(super) const MOST_QUOTED: usize = 200;
 /// The maximum number of matches per watch and second.
 const MOST_PER_SECOND: u32 = 100;
 

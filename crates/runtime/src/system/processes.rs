@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use faultline_core::{Life, ProcessId};
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::unistd::{Pid, getpgrp};
+use nix::unistd::{Pid, getpgrp, getpid};
 
 /// The environment variable with the identifier.
 pub(crate) const VARIABLE: &str = "FAULTLINE_ID";
@@ -127,6 +127,17 @@ pub(crate) fn signal(is_it: impl Fn(&str) -> bool, nodes: &[Pid], signal: Signal
         let _ = kill(*pid, signal);
     }
     !found.is_empty()
+}
+
+/// Kills all processes of the commands of a life that this process started, and those that they start meanwhile.
+pub(crate) async fn end_own(id: &str) {
+    let me = [getpid()];
+    for _ in 0..MOST_SEARCHES {
+        if !signal(|it| it == id, &me, Signal::SIGKILL) {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
 }
 
 /// Kills all processes of the commands of a run once standard input ends, which is when the program that wrote to it has

@@ -1,23 +1,24 @@
-//! Runs the commands of one life of a node.
+//! Runs the commands of one life of a node: follows instructions, and tells what it observes.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use faultline_core::{CheckNo, Ending, Observation, Span};
 use nix::sys::signal::{Signal, killpg};
-use nix::unistd::{Pid, getpid};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Child;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::warn;
 
 use super::attempt::{Attempted, attempt, command, ending_of};
-use super::output::{Lines, Log};
-use super::processes::{self, VARIABLE};
+use super::output::Lines;
+use super::processes;
 use super::{NodeSystem, Probe};
-use crate::control::ToSupervisor;
 
 /// Time within which a command must end after it was asked to. It is then killed.
 pub(crate) const STOPS_WITHIN: Duration = Duration::from_secs(10);
@@ -29,8 +30,11 @@ const RESTARTS_AFTER: Duration = Duration::from_secs(1);
 /// Time for which output is awaited after a command has exited. Programs that it left behind may keep it open.
 const OUTPUT_WITHIN: Duration = Duration::from_millis(200);
 
+/// The maximum number of bytes of output in one message.
+pub(crate) const PIECE: usize = 16 << 10;
+
 /// What a node's process tells the runner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Instruction {
     /// Starts the command.
     Prepare,
@@ -40,22 +44,71 @@ pub(crate) enum Instruction {
     Check(CheckNo),
     /// The run has begun: starts the command, unless it has been started, and the probes.
     Begin,
+    /// Ends all processes of the node: asks the command to end, and kills what remains in the end.
+    Stop,
 }
 
-/// Runs the commands of a node.
-#[derive(Clone)]
-pub(crate) struct Runner(Rc<Shared>);
+/// What the runner tells the node's process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Told {
+    /// It observed something.
+    Observed(Observation),
+    /// It has set the system up.
+    SetUp,
+    /// The system cannot be started. The text is a predicate.
+    NotReady(String),
+    /// The command wrote this.
+    Output(Vec<u8>),
+}
+
+/// Runs the commands of a life until it is instructed to stop. If the returned future is dropped, the processes that the
+/// command started remain.
+pub(crate) async fn run(
+    system: NodeSystem,
+    mut instructions: mpsc::UnboundedReceiver<Instruction>,
+    told: mpsc::Sender<Told>,
+) {
+    let shared = Rc::new(Shared {
+        system,
+        told,
+        is_ready: Cell::new(false),
+        is_settled: Cell::new(false),
+        sampling: Cell::new(0),
+        has_checked: Cell::new(false),
+        is_stopping: Cell::new(false),
+        group: Cell::new(None),
+    });
+    let (mut is_started, mut is_probing) = (false, false);
+    // They end with this function.
+    let mut tasks = JoinSet::new();
+    while let Some(instruction) = instructions.recv().await {
+        let is_start = matches!(instruction, Instruction::Prepare | Instruction::Begin);
+        if is_start && !std::mem::replace(&mut is_started, true) {
+            tasks.spawn_local(shared.clone().keep_running());
+        }
+        match instruction {
+            Instruction::Prepare => {}
+            Instruction::Check(no) => drop(tasks.spawn_local(shared.clone().check(no))),
+            Instruction::SetUp => drop(tasks.spawn_local(shared.clone().set_up())),
+            Instruction::Begin if !std::mem::replace(&mut is_probing, true) => {
+                for index in 0..shared.system.probes.len() {
+                    tasks.spawn_local(shared.clone().probe(index));
+                }
+            }
+            Instruction::Begin => {}
+            Instruction::Stop => break,
+        }
+    }
+    shared.stop().await;
+}
 
 struct Shared {
     system: NodeSystem,
-    observe: Box<dyn Fn(Observation)>,
-    reports: mpsc::UnboundedSender<ToSupervisor>,
-    is_started: Cell<bool>,
+    told: mpsc::Sender<Told>,
     /// Whether the command has become ready.
     is_ready: Cell<bool>,
     /// Whether the command has become ready, or will not become ready any more.
     is_settled: Cell<bool>,
-    is_probing: Cell<bool>,
     /// The number of samples in progress.
     sampling: Cell<usize>,
     /// Whether a check has begun. No samples follow.
@@ -63,80 +116,36 @@ struct Shared {
     is_stopping: Cell<bool>,
     /// The process group of the command, while it runs.
     group: Cell<Option<Pid>>,
-    log: RefCell<Option<Log>>,
 }
 
-impl Runner {
-    /// Creates the runner of a life. `observe` receives its observations.
-    pub(crate) fn new(
-        system: NodeSystem,
-        observe: impl Fn(Observation) + 'static,
-        reports: mpsc::UnboundedSender<ToSupervisor>,
-    ) -> Runner {
-        Runner(Rc::new(Shared {
-            system,
-            observe: Box::new(observe),
-            reports,
-            is_started: Cell::new(false),
-            is_ready: Cell::new(false),
-            is_settled: Cell::new(false),
-            is_probing: Cell::new(false),
-            sampling: Cell::new(0),
-            has_checked: Cell::new(false),
-            is_stopping: Cell::new(false),
-            group: Cell::new(None),
-            log: RefCell::new(None),
-        }))
-    }
-
-    /// Follows an instruction.
-    pub(crate) fn follow(&self, instruction: Instruction) {
-        let shared = &self.0;
-        let is_start = matches!(instruction, Instruction::Prepare | Instruction::Begin);
-        if is_start && !shared.is_started.replace(true) {
-            tokio::task::spawn_local(shared.clone().keep_running());
-        }
-        match instruction {
-            Instruction::Prepare => {}
-            Instruction::Check(no) => drop(tokio::task::spawn_local(shared.clone().check(no))),
-            Instruction::SetUp => drop(tokio::task::spawn_local(shared.clone().set_up())),
-            Instruction::Begin if !shared.is_probing.replace(true) => {
-                for index in 0..shared.system.probes.len() {
-                    tokio::task::spawn_local(shared.clone().probe(index));
-                }
-            }
-            Instruction::Begin => {}
-        }
-    }
-
-    /// Ends all processes of the node: asks the command to end, and kills what remains in the end.
-    pub(crate) async fn stop(&self) {
-        let shared = &self.0;
-        shared.is_stopping.set(true);
-        let Ok(id) = std::env::var(VARIABLE) else { return };
-        let me = [getpid()];
-        if let Some(group) = shared.group.get() {
+impl Shared {
+    async fn stop(&self) {
+        self.is_stopping.set(true);
+        if let Some(group) = self.group.get() {
             // A command that has stopped itself ends only once it continues.
             let _ = killpg(group, Signal::SIGTERM).and_then(|()| killpg(group, Signal::SIGCONT));
         }
         let asked = Instant::now();
-        while shared.group.get().is_some() && asked.elapsed() < STOPS_WITHIN {
+        while self.group.get().is_some() && asked.elapsed() < STOPS_WITHIN {
             sleep(READY_EVERY / 5).await;
         }
-        for _ in 0..processes::MOST_SEARCHES {
-            if !processes::signal(|it| it == id, &me, Signal::SIGKILL) {
-                break;
-            }
-            sleep(processes::PAUSE).await;
-        }
+        processes::end_own(&self.system.id).await;
     }
-}
 
-impl Shared {
+    /// Tells the node's process something. Waits while that process is busy.
+    async fn tell(&self, told: Told) {
+        // The receiver is closed only if the node is about to exit.
+        drop(self.told.send(told).await);
+    }
+
+    async fn observe(&self, observation: Observation) {
+        self.tell(Told::Observed(observation)).await;
+    }
+
     async fn keep_running(self: Rc<Self>) {
         if let Err(error) = self.prepare_directories() {
             self.is_settled.set(true);
-            return self.give_up(format!("cannot be started: its files cannot be written: {error}"));
+            return self.give_up(format!("cannot be started: its files cannot be written: {error}")).await;
         }
         loop {
             let ending = match command(&self.system, &self.system.command).spawn() {
@@ -151,9 +160,9 @@ impl Shared {
                 return;
             }
             if !self.is_ready.get() && !self.system.restarts {
-                self.give_up(format!("was not ready when its command ended: {ending}"));
+                self.give_up(format!("was not ready when its command ended: {ending}")).await;
             }
-            (self.observe)(Observation::Exited(ending));
+            self.observe(Observation::Exited(ending)).await;
             if !self.system.restarts {
                 return;
             }
@@ -164,7 +173,7 @@ impl Shared {
     fn prepare_directories(&self) -> std::io::Result<()> {
         use std::fs;
         use std::os::unix::fs::PermissionsExt;
-        let NodeSystem { dir, data, files, log, log_bytes, .. } = &self.system;
+        let NodeSystem { dir, data, files, .. } = &self.system;
         fs::create_dir_all(dir)?;
         fs::create_dir_all(data)?;
         for (name, content) in files {
@@ -173,7 +182,6 @@ impl Shared {
             fs::write(&path, content)?;
             fs::set_permissions(&path, fs::Permissions::from_mode(0o700))?;
         }
-        *self.log.borrow_mut() = Some(Log::create(log, *log_bytes)?);
         Ok(())
     }
 
@@ -193,7 +201,7 @@ impl Shared {
         let mut ready = Box::pin(async {
             if self.become_ready().await {
                 self.is_ready.set(true);
-                (self.observe)(Observation::Ready);
+                self.observe(Observation::Ready).await;
             }
             self.is_settled.set(true);
         });
@@ -218,18 +226,16 @@ impl Shared {
     async fn read(&self, from: Option<impl AsyncRead + Unpin>) {
         let Some(mut from) = from else { return };
         let mut lines = Lines::new(&self.system.watches);
-        let mut buffer = vec![0; 16 << 10];
+        let mut buffer = vec![0; PIECE];
         while let Ok(read @ 1..) = from.read(&mut buffer).await {
-            self.write_log(&buffer[..read]);
+            self.tell(Told::Output(buffer[..read].to_vec())).await;
+            let mut found = Vec::new();
             lines.push(&buffer[..read], |watch, line| {
-                (self.observe)(Observation::Logged { watch, line: line.into() });
+                found.push(Observation::Logged { watch, line: line.into() });
             });
-        }
-    }
-
-    fn write_log(&self, bytes: &[u8]) {
-        if let Some(Err(error)) = self.log.borrow_mut().as_mut().map(|it| it.write(bytes)) {
-            warn!(%error, "cannot write the log of the command");
+            for it in found {
+                self.observe(it).await;
+            }
         }
     }
 
@@ -250,7 +256,8 @@ impl Shared {
             }
             if begun.elapsed() >= *within {
                 let what = last.unwrap_or_default();
-                self.give_up(format!("was not ready within {within:?}, but its command is running: {what}"));
+                self.give_up(format!("was not ready within {within:?}, but its command is running: {what}"))
+                    .await;
                 return false;
             }
             sleep(READY_EVERY).await;
@@ -261,8 +268,8 @@ impl Shared {
         let Some((wanted, within)) = &self.system.set_up else { return };
         let made: Attempted = attempt(&self.system, wanted, *within).await;
         match made.ending.is_success() {
-            true => drop(self.reports.send(ToSupervisor::SetUp)),
-            false => self.give_up(format!("could not set the system up: {}", made.describe())),
+            true => self.tell(Told::SetUp).await,
+            false => self.give_up(format!("could not set the system up: {}", made.describe())).await,
         }
     }
 
@@ -280,8 +287,8 @@ impl Shared {
         };
         let latency = Span(begun.elapsed().as_nanos() as u64);
         let told = format!("[check {} ended after {latency}: {ending}]\n{}\n", check.0, output.trim_end());
-        self.write_log(told.as_bytes());
-        (self.observe)(Observation::Checked { check, latency, ending });
+        self.tell(Told::Output(told.into_bytes())).await;
+        self.observe(Observation::Checked { check, latency, ending }).await;
     }
 
     async fn probe(self: Rc<Self>, index: usize) {
@@ -298,15 +305,13 @@ impl Shared {
             };
             self.sampling.set(self.sampling.get() - 1);
             let latency = Span(begun.elapsed().as_nanos() as u64);
-            (self.observe)(Observation::Probed { probe: *no, sample, latency, ending });
+            self.observe(Observation::Probed { probe: *no, sample, latency, ending }).await;
             sleep_until(begun + *every).await;
         }
     }
 
     /// Reports that the system cannot be started. `what` is a predicate.
-    fn give_up(&self, what: String) {
-        let log = self.log.borrow_mut().as_mut().map(Log::end).unwrap_or_default();
-        let text = if log.is_empty() { what } else { format!("{what}; its output ends with: {log}") };
-        drop(self.reports.send(ToSupervisor::NotReady(text)));
+    async fn give_up(&self, what: String) {
+        self.tell(Told::NotReady(what)).await;
     }
 }

@@ -131,6 +131,8 @@ pub enum BundleError {
 impl Bundle {
     /// The names of the files and directories that make up the record of a run.
     pub const PARTS: [&str; 3] = [MANIFEST, FEDERATION, FACTS];
+    /// The directory with the output of the commands of a system, which is no evidence.
+    pub const LOGS: &str = "logs";
 
     /// Creates a bundle in `dir`, which may exist but must not contain a run. If several programs call this function at
     /// the same moment, it succeeds in only one of them.
@@ -168,7 +170,7 @@ impl Bundle {
         !self.manifest_path().exists() && is_empty(self.facts_dir())
     }
 
-    /// Removes the facts, the inputs, the federation file and the manifest, but not the directory. If the removal is
+    /// Removes the facts, the inputs, the logs, the federation file and the manifest, but not the directory. If the removal is
     /// cut short, the directory still counts as one that contains a run.
     ///
     /// # Errors
@@ -181,7 +183,7 @@ impl Bundle {
             }
             _ => Ok(()),
         };
-        for dir in [self.facts_dir(), self.dir.join(INPUTS)] {
+        for dir in [self.facts_dir(), self.dir.join(INPUTS), self.dir.join(Bundle::LOGS)] {
             gone(dir.clone(), fs::remove_dir_all(dir))?;
         }
         for file in [FEDERATION, EVENTS, MAPPING] {
@@ -294,6 +296,30 @@ impl Bundle {
         let file = OpenOptions::new().create(true).write(true).truncate(false).open(&path);
         file.and_then(|file| file.write_all_at(piece, offset))
             .map_err(|source| BundleError::Write { path, source })
+    }
+
+    /// Returns the path, within the bundle, of the output of the commands of one life.
+    pub fn log_path(name: &str, life: Life) -> PathBuf {
+        Path::new(Bundle::LOGS).join(format!("{name}-{}.log", life.0))
+    }
+
+    /// Writes `piece` at byte `offset` of the output of the commands of one life. The first piece replaces the file.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be opened or written.
+    pub fn write_log_at(&self, name: &str, life: Life, offset: u64, piece: &[u8]) -> Result<(), BundleError> {
+        let path = self.dir.join(Bundle::log_path(name, life));
+        let write = || {
+            fs::create_dir_all(self.dir.join(Bundle::LOGS))?;
+            OpenOptions::new()
+                .create(true)
+                .write(true)
+                .truncate(offset == 0)
+                .open(&path)?
+                .write_all_at(piece, offset)
+        };
+        write().map_err(|source| BundleError::Write { path: path.clone(), source })
     }
 
     /// Returns the length of each file of facts in bytes.

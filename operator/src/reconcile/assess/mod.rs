@@ -8,7 +8,7 @@ mod pods;
 mod run;
 mod supervised;
 
-use faultline_api::resource::{Condition, FederationStatus, MAX_MESSAGE, Phase, condition};
+use faultline_api::resource::{Condition, FederationSpec, FederationStatus, MAX_MESSAGE, Phase, condition};
 use faultline_api::supervision::RunVerdict;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -18,6 +18,7 @@ use super::apply::Applied;
 use super::dereference::{Observed, Supervision};
 use super::follow::Followed;
 use super::freeze::Frozen;
+use super::objects::Obstacle;
 use crate::cached_federation::CachedFederation;
 use accepted::CHANGE_REFUSED;
 
@@ -30,7 +31,7 @@ pub enum Situation {
     /// The federation can be run.
     Accepted(Box<Progress>),
     /// The federation cannot be run, for this reason.
-    Rejected(String),
+    Rejected(Obstacle),
     /// The reconciliation failed.
     Failed {
         /// Reason in one word.
@@ -105,6 +106,11 @@ struct Report<'a> {
     now: Time,
 }
 
+/// Returns the name of a federation's protocol. A system has none.
+fn protocol(spec: &FederationSpec) -> String {
+    spec.application.system().map_or(spec.protocol.name(), |_| "system").to_owned()
+}
+
 impl Report<'_> {
     /// Reports a failed reconciliation. The rest of the status stays as it was after the last successful
     /// reconciliation.
@@ -127,12 +133,12 @@ impl Report<'_> {
         }
     }
 
-    fn rejected(&mut self, refusal: &str) {
+    fn rejected(&mut self, Obstacle { reason, message }: &Obstacle) {
         self.status.phase = Phase::Rejected;
-        self.status.protocol = self.federation.spec().ok().map(|it| it.protocol.name().to_owned());
-        self.set_message(refusal);
-        if self.condition(condition::ACCEPTED, "False", "Invalid", refusal) {
-            self.add_event(condition::ACCEPTED, "Rejected", refusal, true);
+        self.status.protocol = self.federation.spec().ok().map(|it| protocol(&it));
+        self.set_message(message);
+        if self.condition(condition::ACCEPTED, "False", reason, message) {
+            self.add_event(condition::ACCEPTED, "Rejected", message, true);
         }
     }
 
@@ -151,7 +157,7 @@ impl Report<'_> {
     }
 
     fn accepted(&mut self, Progress { frozen, observed, applied, followed }: &Progress) {
-        self.status.protocol = Some(frozen.federation.spec.protocol.name().to_owned());
+        self.status.protocol = Some(protocol(&frozen.federation.spec));
         self.repaired(applied);
         // A change to a completed federation has no effect.
         if self.status.phase == Phase::Completed {

@@ -8,7 +8,7 @@ mod supervisor;
 use faultline_api::Federation;
 use faultline_api::resource::Phase;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -27,6 +27,8 @@ pub(super) const ENDED: &str = "ended";
 pub struct Desired {
     /// Network policy of the pods.
     pub policy: NetworkPolicy,
+    /// The service that gives the pods of a system their domain names.
+    pub service: Option<Service>,
     /// Whether the supervisor's pod may be evicted, for example because its Kubernetes node is drained.
     pub budget: PodDisruptionBudget,
     /// Sets that are missing or differ from the desired state, in the order in which they must be created.
@@ -69,6 +71,7 @@ pub fn build(frozen: &Frozen, observed: &Observed, settings: &Settings, operator
     drifted.retain(|it| !is_made(&it.set));
     Desired {
         policy: policy::policy(federation, operators),
+        service: policy::service(federation),
         budget: supervisor::budget(federation, over),
         sets,
         drifted,

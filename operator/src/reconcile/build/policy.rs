@@ -1,13 +1,30 @@
-//! The network policy of a federation's pods, for Kubernetes clusters whose network enforces policies.
+//! The network policy of a federation's pods, for Kubernetes clusters whose network enforces policies, and the service that
+//! gives the pods of a system their domain names.
 
 use faultline_api::Federation;
 use faultline_client::ports;
+use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicySpec};
 use serde_json::json;
 
 use super::owned;
 use crate::install;
 use crate::naming;
+
+/// Returns the headless service of a system: the commands of its nodes find each other by domain names, which are the same in
+/// every life, and exist before the nodes are ready.
+pub(super) fn service(federation: &Federation) -> Option<Service> {
+    federation.spec.application.system()?;
+    let labels = naming::labels(federation);
+    let spec = json!({
+        "clusterIP": "None",
+        "publishNotReadyAddresses": true,
+        "selector": { naming::UID: labels[naming::UID], naming::COMPONENT: naming::Component::Node.as_str() },
+    });
+    let mut service: Service = owned(federation, naming::pods(federation));
+    service.spec = Some(serde_json::from_value::<ServiceSpec>(spec).expect("the spec is that of a Service"));
+    Some(service)
+}
 
 /// Returns a policy under which only pods of the same federation reach each other. In addition, the operator reaches
 /// the supervisor's API, and pods of namespaces with the label [`naming::SCRAPES`] reach the ports of the supervisor's
@@ -34,7 +51,7 @@ pub(super) fn policy(federation: &Federation, operators: &str) -> NetworkPolicy 
             },
         ],
     });
-    let mut policy: NetworkPolicy = owned(federation, naming::policy(federation));
+    let mut policy: NetworkPolicy = owned(federation, naming::pods(federation));
     policy.spec =
         Some(serde_json::from_value::<NetworkPolicySpec>(spec).expect("the spec is that of a NetworkPolicy"));
     policy

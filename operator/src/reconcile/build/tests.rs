@@ -90,8 +90,8 @@ pub(crate) fn template(federation: &Federation, set: &str) -> Value {
 
 #[test]
 fn the_objects_of_the_quick_start_are_as_reviewed() {
-    let Desired { policy, budget, sets, drifted } = built(&Observed::of(Arc::new(quickstart())));
-    assert_eq!(drifted, []);
+    let Desired { policy, service, budget, sets, drifted } = built(&Observed::of(Arc::new(quickstart())));
+    assert_eq!((drifted, service), (vec![], None));
     let names: Vec<String> = sets.iter().map(ResourceExt::name_any).collect();
     assert_eq!(names, ["quickstart-supervisor", "quickstart-paris", "quickstart-rennes"]);
     insta::assert_snapshot!("quickstart-supervisor", yaml(&sets[0]));
@@ -121,6 +121,63 @@ fn processes_mount_their_own_key_and_only_the_supervisor_mounts_the_federations(
     assert_eq!(keys.len(), 6);
     let drawn = faultline_api::supervision::process_key(&key, "paris-1").expect("the key is valid");
     assert_eq!(keys["quickstart-paris-1"].0, drawn.into_bytes());
+}
+
+/// Returns a system that runs in images.
+fn system() -> Federation {
+    let sample = &faultline_api::samples::SYSTEMS[0];
+    let mut federation = faultline_api::parse("pages", sample.text.as_bytes()).expect("it is valid");
+    federation.metadata.namespace = Some("experiments".into());
+    federation.metadata.uid = quickstart().metadata.uid;
+    let kubernetes = federation.spec.kubernetes.get_or_insert_default();
+    kubernetes.image = Some("pages:1".into());
+    kubernetes.image_pull_secrets = vec!["registry".into()];
+    kubernetes.links = Some(Emulation::Tc);
+    kubernetes.run_as = Some(999);
+    kubernetes.sites.entry("clients".into()).or_default().image = Some("client:1".into());
+    federation
+}
+
+#[test]
+fn the_commands_of_a_system_can_read_no_key() {
+    let observed = Observed::of(Arc::new(system()));
+    let Desired { service, .. } = built(&observed);
+    let service = serde_json::to_value(service.expect("a system has a service")).expect("it serialises");
+    assert_eq!(service["metadata"]["name"], "pages-pods");
+    assert_eq!(service["spec"]["publishNotReadyAddresses"], true);
+    let set = set_of(&observed, "pages-paris");
+    assert_eq!(set["spec"]["serviceName"], "pages-pods");
+    let pod = &set["spec"]["template"]["spec"];
+    assert_eq!(
+        (&pod["automountServiceAccountToken"], &pod["shareProcessNamespace"]),
+        (&json!(false), &Value::Null)
+    );
+    assert_eq!(pod["imagePullSecrets"], json!([{ "name": "registry" }]));
+    let containers = pod["containers"].as_array().expect("it has containers");
+    let names: Vec<_> = containers.iter().map(|it| it["name"].as_str().expect("it has a name")).collect();
+    assert_eq!(names, ["faultline", "shaper", "system"]);
+    let commands = &containers[2];
+    assert_eq!(
+        (&commands["image"], &commands["command"][0]),
+        (&json!("pages:1"), &json!("/faultline/bin/faultline-node"))
+    );
+    let context = json!({
+        "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] },
+        "readOnlyRootFilesystem": false, "runAsUser": 999,
+    });
+    assert_eq!(commands["securityContext"], context);
+    let mounts = commands["volumeMounts"].as_array().expect("it has mounts");
+    let mounted: Vec<_> = mounts.iter().map(|it| (it["name"].as_str(), it["subPath"].as_str())).collect();
+    assert_eq!(mounted, [(Some("program"), None), (Some("executor"), None), (Some("data"), Some("system"))]);
+    assert_eq!(mounts[0]["readOnly"], true);
+    let variables = commands["env"].as_array().expect("it has variables");
+    assert!(variables.iter().all(|it| it["name"] == "FAULTLINE_BIND"));
+    // The shaper's socket would let the commands change the links.
+    let shared = |at: usize| containers[at]["volumeMounts"].to_string().contains(r#""name":"executor""#);
+    assert_eq!([0, 1, 2].map(shared), [true, false, true]);
+    let client = template(&system(), "pages-clients");
+    assert_eq!(client["containers"][2]["image"], "client:1");
+    assert_eq!(template(&system(), "pages-supervisor")["containers"].as_array().map(Vec::len), Some(1));
 }
 
 /// Users read the record with a token that opens nothing else.

@@ -33,7 +33,7 @@ fn accepted(obstacle: Option<Obstacle>) -> Told {
 }
 
 fn rejected(message: &str) -> Told {
-    Told::Other(Situation::Rejected(message.into()))
+    Told::Other(Situation::Rejected(Obstacle { reason: "Invalid", message: message.into() }))
 }
 
 /// Returns the status and the new events.

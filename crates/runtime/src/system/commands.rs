@@ -1,0 +1,275 @@
+//! The commands of a node, as its own process sees them.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use faultline_core::{CheckNo, Ending, Observation, ProbeNo, WatchNo};
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::warn;
+
+use super::NodeSystem;
+use super::executor::{self, Start, ToExecutor};
+use super::output::{Log, MOST_QUOTED};
+use super::runner::{self, Instruction, PIECE, STOPS_WITHIN, Told};
+use crate::control::{self, ToSupervisor};
+
+/// Number of messages from a runner that wait while the node's process is busy.
+const WAITING: usize = 64;
+/// Length of the longest message from an executor, in bytes.
+const LONGEST: u32 = 64 << 10;
+/// Number of bytes of the longest text from an executor.
+const LONGEST_TEXT: usize = 8 << 10;
+/// The maximum number of observations from an executor per minute.
+const MOST_PER_MINUTE: u32 = 10_000;
+/// Time for which the node waits for an executor that does not listen, because its container is starting.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Time between two attempts to reach an executor.
+const AGAIN: Duration = Duration::from_millis(20);
+/// Time beyond [`STOPS_WITHIN`] in which everything that remains of the commands is killed.
+const KILLED_WITHIN: Duration = Duration::from_secs(5);
+
+/// The commands of a node.
+pub(crate) struct Commands {
+    instructions: mpsc::UnboundedSender<Instruction>,
+    ended: JoinHandle<()>,
+}
+
+impl Commands {
+    /// Runs the commands in this process.
+    pub(crate) fn here(system: NodeSystem, recorder: Recorder) -> Commands {
+        let (instructions, instructed) = mpsc::unbounded_channel();
+        let (telling, told) = mpsc::channel(WAITING);
+        tokio::task::spawn_local(runner::run(system, instructed, telling));
+        Commands { instructions, ended: tokio::task::spawn_local(record(told, recorder)) }
+    }
+
+    /// Lets the executor at `socket` run the commands. `lost` is called if the executor is lost, or does not keep the
+    /// rules.
+    pub(crate) fn in_executor(
+        socket: PathBuf,
+        start: Start,
+        system: &NodeSystem,
+        recorder: Recorder,
+        lost: impl FnOnce(io::Error) + 'static,
+    ) -> Commands {
+        let (instructions, instructed) = mpsc::unbounded_channel();
+        let rules = Rules::of(system);
+        let ended = tokio::task::spawn_local(async move {
+            if let Err(error) = relay(socket, start, instructed, (recorder, rules)).await {
+                lost(error);
+            }
+        });
+        Commands { instructions, ended }
+    }
+
+    /// Returns the sender of instructions to the runner.
+    pub(crate) fn instructions(&self) -> mpsc::UnboundedSender<Instruction> {
+        self.instructions.clone()
+    }
+
+    /// Ends all processes of the node.
+    pub(crate) async fn stop(self) {
+        // The runner has ended already if it was lost.
+        let _ = self.instructions.send(Instruction::Stop);
+        drop(timeout(STOPS_WITHIN + KILLED_WITHIN, self.ended).await);
+    }
+}
+
+/// Records what a runner tells, in the log of the commands, as facts, and in reports to the supervisor.
+pub(crate) struct Recorder {
+    log: Option<Log>,
+    observe: Box<dyn Fn(Observation)>,
+    reports: mpsc::UnboundedSender<ToSupervisor>,
+}
+
+impl Recorder {
+    /// Creates the log. `observe` receives the observations.
+    pub(crate) fn new(
+        system: &NodeSystem,
+        observe: impl Fn(Observation) + 'static,
+        reports: mpsc::UnboundedSender<ToSupervisor>,
+    ) -> Recorder {
+        let log = Log::create(&system.log, system.log_bytes);
+        let log = log.inspect_err(|error| warn!(%error, "cannot create the log of the command")).ok();
+        Recorder { log, observe: Box::new(observe), reports }
+    }
+
+    fn record(&mut self, told: Told) {
+        // The receivers are closed only if the node is about to exit.
+        match told {
+            Told::Observed(observation) => (self.observe)(observation),
+            Told::SetUp => drop(self.reports.send(ToSupervisor::SetUp)),
+            Told::NotReady(what) => {
+                let log = self.log.as_mut().map(Log::end).unwrap_or_default();
+                let text = if log.is_empty() { what } else { format!("{what}; its output ends with: {log}") };
+                drop(self.reports.send(ToSupervisor::NotReady(text)));
+            }
+            Told::Output(bytes) => {
+                if let Some(Err(error)) = self.log.as_mut().map(|it| it.write(&bytes)) {
+                    warn!(%error, "cannot write the log of the command");
+                }
+            }
+        }
+    }
+}
+
+async fn record(mut told: mpsc::Receiver<Told>, mut recorder: Recorder) {
+    while let Some(it) = told.recv().await {
+        recorder.record(it);
+    }
+}
+
+/// Relays instructions to an executor, and records what it tells, until it has stopped as instructed.
+async fn relay(
+    socket: PathBuf,
+    start: Start,
+    mut instructions: mpsc::UnboundedReceiver<Instruction>,
+    (mut recorder, mut rules): (Recorder, Rules),
+) -> io::Result<()> {
+    let begun = Instant::now();
+    let stream = loop {
+        match executor::connect(&socket) {
+            Ok(stream) => break stream,
+            Err(error) if begun.elapsed() > PATIENCE => return Err(error),
+            Err(_) => sleep(AGAIN).await,
+        }
+    };
+    stream.set_nonblocking(true)?;
+    let (mut read, mut write) = UnixStream::from_std(stream)?.into_split();
+    control::send(&mut write, &ToExecutor::Start(start)).await?;
+    let mut is_stopping = false;
+    let mut told = Box::pin(receive(&mut read));
+    loop {
+        tokio::select! {
+            Some(it) = instructions.recv() => {
+                is_stopping |= it == Instruction::Stop;
+                control::send(&mut write, &ToExecutor::Instruct(it)).await?;
+            }
+            received = &mut told => {
+                let it = match received {
+                    Err(error) if is_stopping && error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                    it => it?,
+                };
+                drop(told);
+                rules.check(&it).map_err(io::Error::other)?;
+                recorder.record(it);
+                told = Box::pin(receive(&mut read));
+            }
+        }
+    }
+}
+
+async fn receive(read: &mut (impl tokio::io::AsyncRead + Unpin)) -> io::Result<Told> {
+    control::receive_at_most(read, LONGEST).await
+}
+
+/// What an executor may tell. A program of the user could be in its place.
+struct Rules {
+    probes: Vec<(ProbeNo, u32)>,
+    watches: Vec<WatchNo>,
+    checks: Vec<CheckNo>,
+    /// The begin of the current minute, and the number of observations in it.
+    minute: (Instant, u32),
+}
+
+impl Rules {
+    fn of(system: &NodeSystem) -> Rules {
+        Rules {
+            probes: system.probes.iter().map(|it| (it.no, 0)).collect(),
+            watches: system.watches.iter().map(|it| it.0).collect(),
+            checks: system.checks.iter().map(|it| it.0).collect(),
+            minute: (Instant::now(), 0),
+        }
+    }
+
+    /// Checks that a message makes sense, is of moderate size, and does not come too often.
+    fn check(&mut self, told: &Told) -> Result<(), String> {
+        let is_short = |it: &Ending| !matches!(it, Ending::Failed(text) if text.len() > LONGEST_TEXT);
+        let is_permitted = match told {
+            Told::SetUp => true,
+            Told::NotReady(text) => text.len() <= LONGEST_TEXT,
+            Told::Output(bytes) => bytes.len() <= PIECE,
+            Told::Observed(Observation::Ready) => true,
+            Told::Observed(Observation::Logged { watch, line }) => {
+                self.watches.contains(watch) && line.len() < MOST_QUOTED + 4
+            }
+            Told::Observed(Observation::Probed { probe, sample, ending, .. }) => {
+                let next = self.probes.iter_mut().find(|it| it.0 == *probe).map(|it| &mut it.1);
+                let is_next =
+                    next.is_some_and(|it| std::mem::replace(it, sample.saturating_add(1)) == *sample);
+                is_next && is_short(ending)
+            }
+            Told::Observed(Observation::Exited(ending)) => is_short(ending),
+            Told::Observed(Observation::Checked { check, ending, .. }) => {
+                self.checks.contains(check) && is_short(ending)
+            }
+        };
+        if !is_permitted {
+            return Err(format!("the container of the command sent something unexpected: {told:.200?}"));
+        }
+        if self.minute.0.elapsed() >= Duration::from_secs(60) {
+            self.minute = (Instant::now(), 0);
+        }
+        self.minute.1 += u32::from(matches!(told, Told::Observed(_)));
+        match self.minute.1 > MOST_PER_MINUTE {
+            true => Err(format!("there were more than {MOST_PER_MINUTE} observations in a minute")),
+            false => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use faultline_core::Span;
+
+    use super::*;
+
+    fn rules() -> Rules {
+        let (probes, watches, checks) = (vec![(ProbeNo(1), 0)], vec![WatchNo(2)], vec![CheckNo(3)]);
+        Rules { probes, watches, checks, minute: (Instant::now(), 0) }
+    }
+
+    #[test]
+    fn an_executor_must_keep_the_rules() {
+        let probed = |no, sample| {
+            let ending = Ending::Opened;
+            Told::Observed(Observation::Probed { probe: ProbeNo(no), sample, latency: Span::ZERO, ending })
+        };
+        let logged =
+            |no, line: &str| Told::Observed(Observation::Logged { watch: WatchNo(no), line: line.into() });
+        let long = "a".repeat(LONGEST_TEXT + 1);
+        let failed = |text: &str| Told::Observed(Observation::Exited(Ending::Failed(text.into())));
+        let mut rules = rules();
+        for it in [probed(1, 0), probed(1, 1), logged(2, "a"), failed("a"), Told::SetUp] {
+            assert_eq!(rules.check(&it), Ok(()));
+        }
+        let checked = Observation::Checked { check: CheckNo(4), latency: Span::ZERO, ending: Ending::Opened };
+        for it in [
+            probed(2, 0),
+            probed(1, 1),
+            logged(1, "a"),
+            logged(2, &long),
+            failed(&long),
+            Told::Observed(checked),
+            Told::NotReady(long.clone()),
+            Told::Output(vec![0; PIECE + 1]),
+        ] {
+            assert!(rules.check(&it).is_err(), "{it:?}");
+        }
+    }
+
+    #[test]
+    fn an_executor_must_not_send_too_many_observations() {
+        let mut rules = rules();
+        let ready = Told::Observed(Observation::Ready);
+        for _ in 0..MOST_PER_MINUTE {
+            assert_eq!(rules.check(&ready), Ok(()));
+        }
+        assert_eq!(rules.check(&Told::Output(vec![0])), Ok(()));
+        assert!(rules.check(&ready).unwrap_err().contains("10000"));
+    }
+}
