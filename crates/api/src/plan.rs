@@ -17,6 +17,7 @@
 
 use std::sync::Arc;
 
+use faultline_core::fault::Impairment;
 use faultline_core::{
     ClusterId, Fault, FaultNo, PlannedFault, ProcessId, Span, Target, Time, Trigger, WatchNo,
 };
@@ -229,7 +230,13 @@ impl Draw<'_> {
             }
             ActionRef::Impair(it) => {
                 let process = self.process(it.process, it.cluster, it.node);
-                Fault::Impair { process, how: it.how, span: self.span(it.span) }
+                match it.how {
+                    Impairment::Flip { .. } => {
+                        let how = Impairment::Flip { bit: self.rng.random() };
+                        Fault::Impair { process, how, span: None }
+                    }
+                    how => Fault::Impair { process, how, span: self.span(it.span) },
+                }
             }
         }
     }

@@ -49,7 +49,7 @@ where
 
     fn for_virtual_time(config: &NodeConfig<P, A>) -> Option<NodeConfig<P, A>> {
         let application = Arc::new(A::for_virtual_time(&config.application)?);
-        Some(NodeConfig { protocol: config.protocol.clone(), application })
+        Some(NodeConfig { application, ..config.clone() })
     }
 }
 

@@ -187,9 +187,9 @@ pub struct Setup<N: Process> {
 impl<P: Protocol, A: Application> MessagesSetup<P, A> {
     /// Returns the same setup with another application, which may be one that no file can describe.
     pub fn hosting<B: Application>(self, application: B::Config) -> MessagesSetup<P, B> {
-        let protocol = self.process.protocol.clone();
+        let (protocol, verify) = (self.process.protocol.clone(), self.process.verify);
         Setup {
-            process: Arc::new(NodeConfig { protocol, application: Arc::new(application) }),
+            process: Arc::new(NodeConfig { protocol, application: Arc::new(application), verify }),
             membership: self.membership,
             names: self.names,
             links: self.links,
@@ -217,7 +217,8 @@ where
         let application = application::config(&federation.spec, seed)?;
         application.validate(&sizes)?;
         let extra = P::extra_processes(&config);
-        let process = NodeConfig { protocol: Arc::new(config), application: Arc::new(application) };
+        let verify = federation.spec.storage().verify;
+        let process = NodeConfig { protocol: Arc::new(config), application: Arc::new(application), verify };
         Ok(Setup::new(federation, seed, &extra, process))
     }
 }

@@ -67,6 +67,7 @@ fn supervised(history: &History<'_>, found: &mut Vec<Contradiction>) {
     injections::fates(history, found);
     injections::changes(history, found);
     injections::losses(history, found);
+    injections::flips(history, found);
     injections::effects(history, found);
     injections::pauses(history, demands.late, found);
     injections::repairs(history, demands.late, found);

@@ -130,6 +130,8 @@ pub(crate) enum Evidence {
     Whole,
     /// Facts may be missing.
     Incomplete,
+    /// A process may have restored a state with a flipped bit, for which no protocol is to blame.
+    Corrupted,
     /// The record was changed after the run.
     Changed,
 }
@@ -140,6 +142,9 @@ impl Evidence {
     pub(crate) fn of(history: &History<'_>) -> Evidence {
         if history.trace.flaws.iter().any(Flaw::is_change) {
             return Evidence::Changed;
+        }
+        if history.silently_corrupted().is_some() {
+            return Evidence::Corrupted;
         }
         match history.is_flawed() || history.context.outcome.is_none() || is_unread(history) {
             true => Evidence::Incomplete,
@@ -294,7 +299,7 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// Derives the verdict. If facts are missing, a run fails only because of violations that no missing fact can
+    /// Derives the verdict. If silent corruption may have reached the result, the run does not fail. If facts are missing, a run fails only because of violations that no missing fact can
     /// explain. If the record was changed, the run does not fail at all. In both cases, the gap or the change is the
     /// reason for the verdict. Whatever follows from it is stated only with the property that could not be judged.
     pub(crate) fn new(findings: Vec<Findings>, evidence: Evidence, names: &Context) -> Judgement {
@@ -309,13 +314,14 @@ impl Judgement {
                 && match evidence {
                     Evidence::Whole => false,
                     Evidence::Incomplete => !finding.property.needs_no_other_fact(),
-                    Evidence::Changed => true,
+                    Evidence::Corrupted | Evidence::Changed => true,
                 };
             if !finding.is_doubtful {
                 wrong.extend(text);
             } else if finding.unknown.is_none() {
                 let why = match evidence {
                     Evidence::Changed => "the record was changed",
+                    Evidence::Corrupted => "silent corruption reached the result",
                     Evidence::Incomplete | Evidence::Whole => "facts may be missing",
                 };
                 finding.unknown = text.map(|it| format!("doubtful, because {why}: {it}"));

@@ -314,6 +314,7 @@ fn event<P: Process>(entry: InputEntryOf<P>, jobs: &mut BTreeMap<JobNo, P::Job>)
         InputEntry::Membership(membership) => Event::Membership(membership),
         InputEntry::Computed(no) => Event::Computed(no, jobs.remove(&no)?.run()),
         InputEntry::Timeout => Event::Timeout,
+        InputEntry::Flip(bit) => Event::Flip(bit),
         InputEntry::LifeStart { .. } | InputEntry::Did(_) => return None,
     })
 }
@@ -338,6 +339,7 @@ fn kind<S, M, H, V>(entry: &InputEntry<S, M, H, V>) -> &'static str {
         InputEntry::Membership(_) => "a membership",
         InputEntry::Computed(_) => "the result of a job",
         InputEntry::Timeout => "a timeout",
+        InputEntry::Flip(_) => "the order to flip a bit",
         InputEntry::Did(_) => "actions",
     }
 }

@@ -236,7 +236,7 @@ impl<const FIFO: bool> Process for Probe<FIFO> {
                 assert_eq!(no, JobNo(number));
                 self.observe(Observation::Computed { by, number }, out);
             }
-            Event::Timeout => {}
+            Event::Timeout | Event::Flip(_) => {}
         }
         self.proceed(out);
         self.step(now, out);

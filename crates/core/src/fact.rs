@@ -254,6 +254,13 @@ pub enum Fact {
     },
     /// The process observed its node's command.
     Observed(Box<Observation>),
+    /// A fault flipped a bit of the state in a part of a checkpoint on its way to this process's storage.
+    Flipped {
+        /// The part. It may belong to another process.
+        name: ImageName,
+        /// Whether the part has a digest of the state, so that a read detects the change.
+        is_checked: bool,
+    },
 }
 
 /// Declares [`FactKind`] and [`FactKind::OF_PROCESSES`], so that each kind is listed once.
@@ -335,7 +342,8 @@ kinds! {
         Spilled
         RecoveryJoined
         Drained
-        Broke;
+        Broke
+        Flipped;
     supervisor:
         LifeStarted
         Begun
@@ -392,6 +400,7 @@ impl Fact {
             Fact::Saved(_) => FactKind::Saved,
             Fact::Durable(_) => FactKind::Durable,
             Fact::Removed(_) => FactKind::Removed,
+            Fact::Flipped { .. } => FactKind::Flipped,
             Fact::Held => FactKind::Held,
             Fact::Restored(_) => FactKind::Restored,
             Fact::Finished(_) => FactKind::Finished,
@@ -421,18 +430,18 @@ impl Fact {
 
 /// A set of kinds of facts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FactKinds(u64);
+pub struct FactKinds(u128);
 
 impl FactKinds {
     /// The empty set.
     pub const NONE: FactKinds = FactKinds(0);
     /// The set of all kinds.
-    pub const ALL: FactKinds = FactKinds(u64::MAX);
+    pub const ALL: FactKinds = FactKinds(u128::MAX);
 
     /// Returns whether the set contains `kind`.
     #[inline]
     pub const fn contains(self, kind: FactKind) -> bool {
-        self.0 & 1 << kind as u64 != 0
+        self.0 & 1 << kind as u32 != 0
     }
 
     /// Returns this set without the kinds in `other`.
@@ -448,9 +457,9 @@ impl FactKinds {
 
 impl FromIterator<FactKind> for FactKinds {
     fn from_iter<I: IntoIterator<Item = FactKind>>(kinds: I) -> FactKinds {
-        FactKinds(kinds.into_iter().fold(0, |all, kind| all | 1 << kind as u64))
+        FactKinds(kinds.into_iter().fold(0, |all, kind| all | 1 << kind as u32))
     }
 }
 
-const _: () = assert!((FactKind::Resumed as u32) < u64::BITS, "a set of kinds has 64 bits");
+const _: () = assert!((FactKind::Resumed as u32) < u128::BITS, "a set of kinds has 128 bits");
 const _: () = assert!(size_of::<Fact>() <= 32, "runs keep millions of facts");

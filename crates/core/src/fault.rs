@@ -155,6 +155,12 @@ pub enum Impairment {
         /// The percentage.
         percent: u32,
     },
+    /// One bit of the state in the next part of a checkpoint that the node stores is flipped, before the storage computes
+    /// its checksum. The state must have content, rather than only a length.
+    Flip {
+        /// Chooses the bit, modulo the number of bits.
+        bit: u64,
+    },
 }
 
 /// The impairments of a node that are in force, with the faults that cause them: at most one of each kind. Does not
@@ -246,7 +252,7 @@ pub enum Fault {
 
 impl Fault {
     /// The names of all actions in federation files.
-    pub const KINDS: [&str; 10] = [
+    pub const KINDS: [&str; 11] = [
         "crash",
         "pause",
         "loseCluster",
@@ -254,6 +260,7 @@ impl Fault {
         "link",
         "partition",
         "slow",
+        "flip",
         "slowStorage",
         "fullStorage",
         "corruptStorage",
@@ -298,6 +305,7 @@ impl Fault {
             Fault::Impair { how, .. } => match how {
                 Impairment::Paused => "pause",
                 Impairment::Slow { .. } => "slow",
+                Impairment::Flip { .. } => "flip",
                 Impairment::Storage(StorageFault::Slow(_)) => "slowStorage",
                 Impairment::Storage(StorageFault::Full) => "fullStorage",
                 Impairment::Storage(StorageFault::Corrupt) => "corruptStorage",
@@ -345,6 +353,14 @@ impl Fault {
         }
     }
 
+    /// Returns the process of whose stored state the fault flips a bit.
+    pub fn flips(&self) -> Option<ProcessId> {
+        match *self {
+            Fault::Impair { process, how: Impairment::Flip { .. }, .. } => Some(process),
+            _ => None,
+        }
+    }
+
     /// Returns the fate of the storage of the processes that the fault kills.
     pub fn storage_fate(&self) -> Option<StorageFate> {
         match self {
@@ -366,11 +382,12 @@ impl Fault {
         matches!(self, Fault::Kill { returns: false, .. })
     }
 
-    /// Returns the time at which the fault ends if it is injected at `at`: at once if it kills processes, and never if
+    /// Returns the time at which the fault ends if it is injected at `at`: at once if it kills processes or flips a bit,
+    /// and never if
     /// it lasts until the end of the run.
     pub fn until(&self, at: Time) -> Time {
         match *self {
-            Fault::Kill { .. } => at,
+            Fault::Kill { .. } | Fault::Impair { how: Impairment::Flip { .. }, .. } => at,
             Fault::Partition { span, .. } => at + span,
             Fault::Impair { span, .. } | Fault::Link { span, .. } => at + span.unwrap_or(Span::MAX),
         }
@@ -644,6 +661,8 @@ pub enum Handled {
     Job(JobNo),
     /// A timeout.
     Timeout,
+    /// The order to flip a bit.
+    Flip,
 }
 
 /// The memory use of a program that reached its memory limit and therefore ended a run.

@@ -80,6 +80,43 @@ impl fmt::Debug for Chunk {
     }
 }
 
+/// Returns a digest of a state, which is different if one bit is.
+fn digest(state: &[Chunk]) -> Chunk {
+    let mix = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let sum = state.iter().fold(0xcbf2_9ce4_8422_2325, |sum, chunk| match chunk {
+        Chunk::Virtual(len) => len.to_le_bytes().iter().fold(sum, mix),
+        Chunk::Bytes(bytes) => bytes.iter().fold(sum, mix),
+    });
+    Chunk::Bytes(sum.to_le_bytes().into())
+}
+
+/// Appends a digest of the state to its pieces.
+pub(crate) fn with_digest(state: &[Chunk]) -> Arc<[Chunk]> {
+    state.iter().cloned().chain([digest(state)]).collect()
+}
+
+/// Returns the state without its [digest](with_digest); `None` if the digest is missing or is that of another state.
+pub(crate) fn checked(pieces: &[Chunk]) -> Option<&[Chunk]> {
+    let (last, state) = pieces.split_last()?;
+    (*last == digest(state)).then_some(state)
+}
+
+/// Flips one bit, chosen by `bit`, of the longest piece with content; `None` if no piece has any.
+pub(crate) fn flipped(pieces: &[Chunk], bit: u64) -> Option<Arc<[Chunk]>> {
+    let content = |chunk: &Chunk| match chunk {
+        Chunk::Virtual(_) => 0,
+        Chunk::Bytes(bytes) => bytes.len(),
+    };
+    let longest = (0..pieces.len()).max_by_key(|&it| content(&pieces[it]))?;
+    let Chunk::Bytes(bytes) = &pieces[longest] else { return None };
+    let mut bytes = bytes.to_vec();
+    let bit = bit.checked_rem(bytes.len() as u64 * 8)?;
+    bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
+    let mut all = pieces.to_vec();
+    all[longest] = Chunk::Bytes(bytes.into());
+    Some(all.into())
+}
+
 /// The saved state of the application and of the composite around it. Opaque to the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
@@ -87,7 +124,7 @@ pub struct Snapshot {
     pub witness: Witness,
     /// Next message number of each channel: one entry per receiver, ascending.
     pub channels: Arc<[(ProcessId, u32)]>,
-    /// The application's own state.
+    /// The application's own state, with a digest if the federation asks for it ([`NodeConfig`](crate::NodeConfig)).
     pub application: Arc<[Chunk]>,
 }
 
@@ -140,5 +177,24 @@ impl<H, V> Image<H, V> {
                 footprint.add_arc(bytes);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_detects_every_flipped_bit() {
+        let state = [Chunk::Bytes([1, 2].into()), Chunk::Virtual(9), Chunk::Bytes([7; 12].into())];
+        let pieces = with_digest(&state);
+        assert_eq!(checked(&pieces), Some(&state[..]));
+        for bit in 0..12 * 8 {
+            let other = flipped(&pieces, bit).expect("the state has content");
+            assert_eq!((checked(&other), &other[0]), (None, &state[0]), "{bit}");
+            assert_eq!(flipped(&other, bit).as_ref(), Some(&pieces));
+        }
+        assert_eq!(flipped(&[Chunk::Virtual(9)], 3), None);
+        assert_eq!(flipped(&[], 3), None);
     }
 }

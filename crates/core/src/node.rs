@@ -14,7 +14,7 @@ use crate::counters::Counters;
 use crate::fact::{Fact, FactKind, FactKinds, Witness};
 use crate::footprint::Footprint;
 use crate::id::{FactNo, Incarnation, JobNo, Life, ProcessId, Role};
-use crate::image::{Image, ImageName, Snapshot};
+use crate::image::{Image, ImageName, Snapshot, checked, flipped, with_digest};
 use crate::membership::LifeStart;
 use crate::message::{MessageId, Payload};
 use crate::process::{Action, Event, Gauges, In, Out, Packet, Process, To};
@@ -28,6 +28,9 @@ pub struct NodeConfig<P: Protocol, A: Application> {
     pub protocol: Arc<P::Config>,
     /// Parameters of the application.
     pub application: Arc<A::Config>,
+    /// Whether a part of a checkpoint that is read back counts as damaged if the state in it differs from the state that
+    /// was saved.
+    pub verify: bool,
 }
 
 /// One process: a protocol around an application.
@@ -55,6 +58,8 @@ struct NodeState<A: Application> {
     rest_wanted: bool,
     /// Whether the protocol assumes that a re-execution sends the same messages.
     repeats: bool,
+    /// See [`NodeConfig::verify`].
+    verify: bool,
     /// Whether the application may have changed since its result was last read.
     changed: bool,
     /// Whether the protocol has been told that the application left the program.
@@ -73,6 +78,8 @@ struct NodeState<A: Application> {
     /// Next message number per receiver.
     channels: Counters,
     next_job: JobNo,
+    /// The bit to flip in the next part that is stored.
+    flip: Option<u64>,
 }
 
 /// One action of the application.
@@ -116,6 +123,8 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
             snapshot_wanted: false,
             rest_wanted: false,
             repeats: P::repeats(&config.protocol),
+            verify: config.verify,
+            flip: None,
             next_job: JobNo(0),
             job: None,
             changed: false,
@@ -144,7 +153,12 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
                 Input::Persisted(name)
             }
             Event::PersistFailed(name) => Input::PersistFailed(name),
-            Event::Read { name, image } => Input::Read { name, image },
+            Event::Read { name, image } => {
+                let is_intact = |image: &Arc<Image<P::Head, P::Saved>>| {
+                    !self.state.verify || !name.is_part() || checked(&image.snapshot.application).is_some()
+                };
+                Input::Read { name, image: image.filter(is_intact) }
+            }
             Event::Listed(images) => Input::Listed(images),
             Event::Recorded { version } => Input::Recorded { version },
             Event::Membership(membership) => Input::Membership(membership),
@@ -157,6 +171,10 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
                 return;
             }
             Event::Timeout => Input::Timeout,
+            Event::Flip(bit) => {
+                self.state.flip = Some(bit);
+                return;
+            }
         };
         self.feed(input, now, out);
         self.settle(now, out);
@@ -324,6 +342,7 @@ impl<A: Application> NodeState<A> {
         let application = self.application.as_ref().expect("only ranks are checkpointed").snapshot()?;
         self.snapshot_wanted = false;
         let channels = self.channels.iter().collect();
+        let application = if self.verify { with_digest(&application) } else { application };
         Some(Snapshot { witness: self.witness(), channels, application })
     }
 
@@ -380,6 +399,20 @@ impl<P: Protocol, A: Application> NodeHost<'_, P, A> {
     #[inline(always)]
     fn fact(&mut self, kind: FactKind, make: impl FnOnce() -> Fact) {
         self.state.fact::<P>(kind, make, self.out);
+    }
+}
+
+impl<P: Protocol, A: Application> NodeHost<'_, P, A> {
+    /// Flips the bit that a fault has chosen, if the image is a part of a checkpoint with content.
+    fn flipped(&mut self, image: Arc<Image<P::Head, P::Saved>>) -> Arc<Image<P::Head, P::Saved>> {
+        let name = image.name;
+        let Some(bit) = self.state.flip.filter(|_| name.is_part()) else { return image };
+        let Some(application) = flipped(&image.snapshot.application, bit) else { return image };
+        self.state.flip = None;
+        let is_checked = self.state.verify;
+        self.fact(FactKind::Flipped, || Fact::Flipped { name, is_checked });
+        let snapshot = Snapshot { application, ..image.snapshot.clone() };
+        Arc::new(Image { name, head: image.head.clone(), saved: image.saved.clone(), snapshot })
     }
 }
 
@@ -443,7 +476,9 @@ impl<P: Protocol, A: Application> Host<P> for NodeHost<'_, P, A> {
         state.left = false;
         let snapshot = from.map(|image| &image.snapshot);
         let application = state.application.as_mut().expect("only ranks are restored");
-        application.restore(snapshot.map(|it| &*it.application), incarnation);
+        let digests = usize::from(state.verify);
+        let state_of = |it: &'_ Snapshot| it.application.len().saturating_sub(digests);
+        application.restore(snapshot.map(|it| &it.application[..state_of(it)]), incarnation);
         state.channels = snapshot.iter().flat_map(|it| it.channels.iter().copied()).collect();
         let witness = snapshot.map(|it| it.witness).unwrap_or_default();
         (state.sent, state.delivered) = (witness.sent, witness.delivered);
@@ -468,6 +503,7 @@ impl<P: Protocol, A: Application> Machine<P> for NodeHost<'_, P, A> {
                 Fact::Saved(Box::new((image.name, image.snapshot.witness, image.len(P::saved_len))))
             });
         }
+        let image = self.flipped(image);
         self.out.push(Action::Persist(image));
     }
 

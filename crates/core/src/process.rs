@@ -109,6 +109,9 @@ pub enum Event<S, M, H, V, O> {
     Computed(JobNo, O),
     /// The requested deadline may have been reached. Early and repeated timeouts are harmless.
     Timeout,
+    /// A fault flips this bit of the state in the next part of a checkpoint that the process stores
+    /// ([`Impairment::Flip`](crate::fault::Impairment::Flip)).
+    Flip(u64),
 }
 
 impl<S, M, H, V, O> Event<S, M, H, V, O> {
@@ -128,6 +131,7 @@ impl<S, M, H, V, O> Event<S, M, H, V, O> {
             Event::Membership(_) => Handled::Membership,
             Event::Computed(no, _) => Handled::Result(*no),
             Event::Timeout => Handled::Timeout,
+            Event::Flip(_) => Handled::Flip,
         }
     }
 }

@@ -173,6 +173,8 @@ pub enum Contradiction {
     NeverResumed(ProcessId, Life),
     /// A life reported facts while it was paused.
     ActedWhilePaused(ProcessId, Life),
+    /// A life reported a flipped bit, but no fault flips one there.
+    FlippedByNoFault(ProcessId, Life),
     /// A user changed a federation in virtual time.
     ChangedInVirtualTime,
     /// The effects of faults were measured in virtual time.

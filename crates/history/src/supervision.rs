@@ -137,8 +137,12 @@ impl<'a> Supervision<'a> {
                 }
                 Fact::Injecting { no, fault } => {
                     this.injected.push((*no, fault, *at, number));
-                    if let Some((process, StorageFault::Corrupt)) = fault.impairs_storage() {
-                        let until = fault.until(*at);
+                    let corrupted = match fault.impairs_storage() {
+                        Some((process, StorageFault::Corrupt)) => Some((process, fault.until(*at))),
+                        // The part may be found damaged at any later time.
+                        _ => fault.flips().map(|process| (process, Time::NEVER)),
+                    };
+                    if let Some((process, until)) = corrupted {
                         spoils.entry(process).and_modify(|it| *it = until.max(*it)).or_insert(until);
                         let life = this.newest.get(&process).copied().unwrap_or_default();
                         this.losses.entry(process).or_default().push((life, number));

@@ -51,8 +51,11 @@ fn protocol() -> hc3i::Config {
 
 /// Returns the cost of one message in nanoseconds, including sending and receiving.
 fn per_message<P: Protocol>(protocol: P::Config) -> f64 {
-    let mut driver =
-        TestDriver::<Node<P, Echo>>::new(NodeConfig { protocol: protocol.into(), application: ().into() });
+    let mut driver = TestDriver::<Node<P, Echo>>::new(NodeConfig {
+        protocol: protocol.into(),
+        application: ().into(),
+        verify: false,
+    });
     driver.run(1000);
     let (seconds, ()) = bench::busy(|| driver.run(MESSAGES));
     seconds * 1e9 / MESSAGES as f64

@@ -222,7 +222,7 @@ fn serve(hc3i: bool, steps: u32, feedback_every: u32, args: &[OsString]) -> Resu
         node::run::<Node<Hc3i, Workload>>(
             options,
             NodeInput::read()?,
-            Arc::new(NodeConfig { protocol, application }),
+            Arc::new(NodeConfig { protocol, application, verify: false }),
             None,
         )?;
     } else {
@@ -230,7 +230,7 @@ fn serve(hc3i: bool, steps: u32, feedback_every: u32, args: &[OsString]) -> Resu
         node::run::<Node<NoProtocol, Workload>>(
             options,
             NodeInput::read()?,
-            Arc::new(NodeConfig { protocol, application }),
+            Arc::new(NodeConfig { protocol, application, verify: false }),
             None,
         )?;
     }

@@ -77,7 +77,7 @@ fn ping_pong_node(args: &[OsString]) -> Result<(), Box<dyn Error>> {
     let options = NodeOptions::parse(args[1..].iter().cloned())?;
     bench::pin(options.process.index());
     let results = Arc::new(PathBuf::from(&args[0]));
-    let config = NodeConfig { protocol: Arc::new(()), application: results };
+    let config = NodeConfig { protocol: Arc::new(()), application: results, verify: false };
     Ok(node::run::<Node<NoProtocol, PingPong>>(options, NodeInput::read()?, Arc::new(config), None)?)
 }
 

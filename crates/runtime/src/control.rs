@@ -151,6 +151,8 @@ pub(crate) enum ToNode {
     },
     /// Impairs the node. Replaces earlier orders.
     Impair(Impairments),
+    /// Flips a bit of the next part that the process stores.
+    Flip(u64),
 }
 
 /// A message from a node to the supervisor.

@@ -32,6 +32,8 @@ pub(crate) enum Due {
     Computed(JobNo),
     /// The next membership has arrived ([`SimProcess::coming`]).
     Membership,
+    /// A fault flips a bit.
+    Flip(u64),
 }
 
 /// The simulator's entry for a process. Fields are laid out in this order: those that every packet touches

@@ -260,6 +260,15 @@ pub enum Order {
         /// The fault that begins with this order; `None` if one ends.
         begins: Option<FaultNo>,
     },
+    /// Passes the event [`Flip`](faultline_core::Event::Flip) to the newest life of a process.
+    Flip {
+        /// The process.
+        process: ProcessId,
+        /// The bit to flip.
+        bit: u64,
+        /// The fault that begins with this order.
+        of: FaultNo,
+    },
     /// Records a fact of the supervisor itself. The fact must be recorded before later orders are performed.
     Record(Fact),
     /// Ends the run, and with it all processes.

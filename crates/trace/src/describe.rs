@@ -117,6 +117,10 @@ impl Display for Predicate<'_> {
             Fact::Saved(saved) => write!(f, "saves {} to its storage", names.part(saved.0)),
             Fact::Durable(name) => write!(f, "holds {} on stable storage", names.part(*name)),
             Fact::Removed(name) => write!(f, "removes {} from its storage", names.part(*name)),
+            Fact::Flipped { name, is_checked } => {
+                write!(f, "stores {} with a flipped bit", names.part(*name))?;
+                if *is_checked { f.write_str(", which its digest reveals") } else { Ok(()) }
+            }
             Fact::Held => f.write_str("stops for a recovery"),
             Fact::Restored(restored) => {
                 match &restored.0 {

@@ -61,6 +61,9 @@ fn effect(fault: &Fault, names: &RunNames, is_past: bool, reported: Option<Watch
             };
             format!("{killed}{}{}{}", not_restarted(*returns), lost(storage), repaired(*repair))
         }
+        Fault::Impair { process, how: how @ Impairment::Flip { .. }, .. } => {
+            impaired(*how, names.process(*process), is_past)
+        }
         Fault::Impair { process, how, span } => {
             let span = span
                 .map_or_else(|| "until the end of the run".to_owned(), |it| format!("for {}", lasted(it)));
@@ -95,6 +98,9 @@ fn impaired(how: Impairment, process: impl fmt::Display, is_past: bool) -> Strin
         }
         Impairment::Slow { percent } => {
             format!("{process} {be} slowed down by a factor of {}", f64::from(percent) / 100.0)
+        }
+        Impairment::Flip { .. } => {
+            format!("a bit of the next state that {process} {} {be} flipped", verb("stored", "stores"))
         }
         Impairment::Storage(StorageFault::Full) => format!("the storage of {process} {be} full"),
         Impairment::Storage(StorageFault::Corrupt) => {

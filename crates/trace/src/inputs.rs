@@ -83,6 +83,8 @@ pub enum InputEntry<S, M, H, V> {
     Timeout,
     /// Actions of the process after the previous input.
     Did(Vec<RecordedAction>),
+    /// See [`Event::Flip`].
+    Flip(u64),
 }
 
 /// The type of input entries for the process type `P`.
@@ -208,6 +210,7 @@ impl<W: Write> InputsWriter<W> {
             Event::Membership(membership) => InputEntry::Membership(membership.clone()),
             Event::Computed(no, _) => InputEntry::Computed(*no),
             Event::Timeout => InputEntry::Timeout,
+            Event::Flip(bit) => InputEntry::Flip(*bit),
         };
         self.write::<P>(at, &entry)
     }

@@ -305,7 +305,9 @@ impl Row {
                 self.state(saved.1);
                 self.state_bytes = Some(saved.2);
             }
-            Fact::Durable(image) | Fact::Removed(image) => self.image(image, names),
+            Fact::Durable(image) | Fact::Removed(image) | Fact::Flipped { name: image, .. } => {
+                self.image(image, names);
+            }
             Fact::Restored(restored) => {
                 if let Some(image) = &restored.0 {
                     self.image(image, names);

@@ -384,6 +384,11 @@ impl ApplicationSpec {
         }
     }
 
+    /// Returns whether the application can continue from a state with other contents.
+    pub(crate) fn has_data(&self) -> bool {
+        matches!(self, ApplicationSpec::Heat(_) | ApplicationSpec::Custom(_))
+    }
+
     /// Returns the family of the application: messages, tasks or a system.
     pub fn family(&self) -> Family {
         match self {

@@ -27,8 +27,8 @@ use crate::resource::{ANY, Link, Preset};
     ).message("only a `trace` supplies a duration: add `for`"),
     validation = Rule::new(
         "[has(self.crash), has(self.pause), has(self.loseCluster), has(self.loseRack), has(self.link), has(self.partition), \
-         has(self.slow), has(self.slowStorage), has(self.fullStorage), has(self.corruptStorage)].filter(x, x).size() == 1"
-    ).message("a fault must have exactly one action: crash, pause, loseCluster, loseRack, link, partition, slow, slowStorage, fullStorage or corruptStorage"),
+         has(self.slow), has(self.flip), has(self.slowStorage), has(self.fullStorage), has(self.corruptStorage)].filter(x, x).size() == 1"
+    ).message("a fault must have exactly one action: crash, pause, loseCluster, loseRack, link, partition, slow, flip, slowStorage, fullStorage or corruptStorage"),
 )]
 pub struct FaultSpec {
     /// Trigger: at this time, counted from the start of the application.
@@ -72,6 +72,10 @@ pub struct FaultSpec {
     /// Action: slow a node down for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow: Option<Slow>,
+    /// Action: flip a bit of the next state that a node stores. Its checksum does not detect this, but
+    /// `storage.verify` does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flip: Option<Flip>,
     /// Action: delay the writes of a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow_storage: Option<SlowStorage>,
@@ -463,6 +467,26 @@ pub struct Slow {
     pub span: Option<Duration>,
 }
 
+/// Flips a bit of the state in the next part of a checkpoint that a node stores, whether it is the node's own state or a
+/// replica.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Flip {
+    /// The cluster of the node. Default `any`: drawn from the seed, so that every node of the federation is equally
+    /// likely or, if `node` is set, every cluster.
+    #[serde(default = "any", skip_serializing_if = "is_any")]
+    #[schemars(length(max = 40))]
+    pub cluster: String,
+    /// The number of the node in its cluster, from 0. Default: drawn from the seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
+    /// The name of the process, instead of `cluster` and `node`: `paris-1`, or a process outside the clusters, such as
+    /// `storage-server`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 60))]
+    pub process: Option<String>,
+}
+
 /// Delays the writes of a node.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -610,6 +634,11 @@ impl FaultSpec {
             self.link.as_ref().map(|it| ("link", ActionRef::Link(it))),
             self.partition.as_ref().map(|it| ("partition", ActionRef::Partition(it))),
             impair!(self.slow, "slow", |it: &Slow| Impairment::Slow { percent: it.percent() }),
+            self.flip.as_ref().map(|it| {
+                let Flip { process, cluster, node } = it;
+                let how = Impairment::Flip { bit: 0 };
+                ("flip", ActionRef::Impair(ImpairRef { how, process, cluster, node: *node, span: None }))
+            }),
             impair!(self.slow_storage, "slowStorage", |it: &SlowStorage| {
                 Impairment::Storage(StorageFault::Slow(it.by.0))
             }),
@@ -681,6 +710,7 @@ impl FaultSpec {
             self.crash.as_mut().map(|it| (&*it.cluster, &mut it.node)),
             self.pause.as_mut().map(|it| (&*it.cluster, &mut it.node)),
             self.slow.as_mut().map(|it| (&*it.cluster, &mut it.node)),
+            self.flip.as_mut().map(|it| (&*it.cluster, &mut it.node)),
             self.slow_storage.as_mut().map(|it| (&*it.cluster, &mut it.node)),
             self.full_storage.as_mut().map(|it| (&*it.cluster, &mut it.node)),
             self.corrupt_storage.as_mut().map(|it| (&*it.cluster, &mut it.node)),

@@ -136,6 +136,7 @@ pub const ANY: &str = "any";
     validation = rules::names_a_cluster("loseCluster", "cluster"),
     validation = rules::names_a_cluster("loseRack", "cluster"),
     validation = rules::names_a_cluster("slow", "cluster"),
+    validation = rules::names_a_cluster("flip", "cluster"),
     validation = rules::names_a_cluster("slowStorage", "cluster"),
     validation = rules::names_a_cluster("fullStorage", "cluster"),
     validation = rules::names_a_cluster("corruptStorage", "cluster"),
@@ -147,6 +148,7 @@ pub const ANY: &str = "any";
     validation = rules::names_a_node("crash"),
     validation = rules::names_a_node("pause"),
     validation = rules::names_a_node("slow"),
+    validation = rules::names_a_node("flip"),
     validation = rules::names_a_node("slowStorage"),
     validation = rules::names_a_node("fullStorage"),
     validation = rules::names_a_node("corruptStorage"),
@@ -305,6 +307,10 @@ pub struct Storage {
     /// Time per write or read in addition to the transfer. Default: that of the disk; the simulator assumes a solid-state disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Duration>,
+    /// Stores a digest of the state with each part of a checkpoint. If the state that is read back has another digest, the
+    /// part counts as damaged. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub verify: bool,
 }
 
 impl Storage {

@@ -455,6 +455,14 @@ impl Check<'_> {
                 format!("the factor is out of range (found {})", f64::from(percent) / 100.0),
                 "write a number between 1.01 and 1000, such as 3",
             ),
+            Impairment::Flip { .. } if !self.spec.application.has_data() => self.problem(
+                path,
+                format!(
+                    "`flip` needs a state that is data; the state of `{}` controls its execution",
+                    self.spec.application.name()
+                ),
+                "choose the application `heat` or one of your own, or use `corruptStorage`",
+            ),
             _ => {}
         }
     }

@@ -245,6 +245,10 @@ fn every_mistake_is_explained() {
         ),
         ("node out of range", with("node: 1", "node: 3")),
         ("a slow node that is fast", with("crash: { cluster: any }", "slow: { by: 1 }")),
+        (
+            "a flipped bit without data",
+            with("crash: { cluster: any }", "flip: {}").replace("heat: {", "salted: {"),
+        ),
         ("no racks", with("loseCluster: { cluster: paris, storage: lost }", "loseRack: { cluster: paris }")),
         (
             "rack out of range",

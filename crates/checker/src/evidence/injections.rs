@@ -118,6 +118,24 @@ pub(super) fn losses(history: &History<'_>, found: &mut Vec<Contradiction>) {
     }
 }
 
+/// Checks that a process stored at most as many flipped bits as faults flipped there. Otherwise, a forger could excuse
+/// every violation.
+pub(super) fn flips(history: &History<'_>, found: &mut Vec<Contradiction>) {
+    let mut stored: BTreeMap<ProcessId, usize> = BTreeMap::new();
+    for (&(process, life), stream) in &history.trace.streams {
+        let count = stream.iter().filter(|(_, fact)| matches!(fact, Fact::Flipped { .. })).count();
+        if count == 0 {
+            continue;
+        }
+        let stored = stored.entry(process).or_default();
+        *stored += count;
+        let injected = &history.supervision.injected;
+        if *stored > injected.iter().filter(|(_, fault, ..)| fault.flips() == Some(process)).count() {
+            found.push(Contradiction::FlippedByNoFault(process, life));
+        }
+    }
+}
+
 /// A life that faults have paused.
 struct Paused {
     life: Life,

@@ -98,6 +98,9 @@ fn about_life(it: &Contradiction) -> Option<(ProcessId, Life, &'static str, &'st
         Contradiction::ResumedAtOtherTime(process, life) => {
             (process, life, "", " resumed at another time than its pauses ended")
         }
+        Contradiction::FlippedByNoFault(process, life) => {
+            (process, life, "", " stored more flipped bits than faults flipped there")
+        }
         Contradiction::NeverResumed(process, life) => {
             (process, life, "the supervisor's facts do not state that ", " resumed after its pause")
         }
@@ -275,6 +278,10 @@ mod tests {
             (
                 Contradiction::ResumedAtOtherTime(process, life),
                 "life 1 of paris-0 resumed at another time than its pauses ended",
+            ),
+            (
+                Contradiction::FlippedByNoFault(process, life),
+                "life 1 of paris-0 stored more flipped bits than faults flipped there",
             ),
             (
                 Contradiction::NeverResumed(process, life),

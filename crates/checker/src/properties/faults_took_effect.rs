@@ -5,7 +5,7 @@
 //! a process applies such an order. The ends of lives show that a crash or a cluster loss took effect. Any other fault
 //! took effect if the manifest states when a process applied it.
 
-use faultline_core::{Fault, FaultNo, Life, ProcessId};
+use faultline_core::{Fact, Fault, FaultNo, Life, ProcessId};
 use faultline_history::History;
 
 use crate::finding::Findings;
@@ -24,6 +24,16 @@ fn check(history: &History<'_>, finding: &mut Findings) {
     finding.instances = planned;
     for (no, reason) in &supervision.ineffective {
         finding.remark(format!("{no} had no effect: {reason}"));
+    }
+    if let Some(part) = history.silently_corrupted() {
+        finding.unjudged(
+            format!(
+                "silent corruption reached the result: a stored copy of {} had a flipped bit when the part was restored, \
+                 and no protocol promises to detect this",
+                history.context.names.part_in_sentence(part)
+            ),
+            "set `storage.verify: true`",
+        );
     }
     let injected = supervision.injected.iter().map(|(no, fault, ..)| (*no, *fault));
     let not_applied: Vec<FaultNo> = injected.filter(|it| !is_applied(history, *it)).map(|it| it.0).collect();
@@ -64,6 +74,10 @@ fn check(history: &History<'_>, finding: &mut Findings) {
 /// Returns whether an injected fault was applied. In virtual time, a fault is applied when it is injected. Until a run
 /// ends, its manifest states no effects, so nothing is known about its faults.
 fn is_applied(history: &History<'_>, (no, fault): (FaultNo, &Fault)) -> bool {
+    if let Some(process) = fault.flips() {
+        let mut facts = history.trace.lives(process).flat_map(|it| it.1);
+        return facts.any(|(_, fact)| matches!(fact, Fact::Flipped { .. }));
+    }
     let context = history.context;
     if !context.measures_links || context.outcome.is_none() || fault.kills().is_some() {
         return true;
@@ -77,7 +91,7 @@ mod tests {
     use super::*;
     use crate::testing::{Run, check_alone, p};
     use faultline_core::fault::Outcome;
-    use faultline_core::{ClusterId, Fact, Span, Time};
+    use faultline_core::{ClusterId, Span, Time};
     use faultline_trace::manifest::{Effect, EffectEntry};
 
     #[test]

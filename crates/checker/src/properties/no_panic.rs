@@ -66,6 +66,7 @@ pub(super) fn input(handled: Handled, names: &Context) -> String {
         Handled::Result(no) => format!("the result of {no}"),
         Handled::Job(no) => format!("{no} of the application"),
         Handled::Timeout => "a timeout".into(),
+        Handled::Flip => "the order to flip a bit".into(),
     }
 }
 

@@ -124,7 +124,9 @@ fn may_be_sent(
     stays: impl Fn(ProcessId) -> bool,
 ) -> bool {
     let owner = group.members[place];
-    let corrupts = |fault: &Fault| fault.impairs_storage() == Some((owner, StorageFault::Corrupt));
+    let corrupts = |fault: &Fault| {
+        fault.impairs_storage() == Some((owner, StorageFault::Corrupt)) || fault.flips() == Some(owner)
+    };
     let supervision = &history.supervision;
     let is_corrupted = supervision.injected.iter().any(|(_, fault, at, _)| *at <= by && corrupts(fault));
     let before = history.trace.supervisor().partition_point(|(at, _)| *at <= by);

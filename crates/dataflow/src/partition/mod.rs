@@ -255,6 +255,8 @@ impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
                 self.inner.computed(no, outcome, out);
                 None
             }
+            // Only applications with data as their state meet this fault.
+            Event::Flip(_) => None,
             Event::Timeout => {
                 self.protocol.next_deadline().filter(|it| *it <= now).map(|_| PartitionInput::Timeout)
             }

@@ -240,6 +240,8 @@ impl<P: TaskProtocol, G: Program> Process for TaskProcess<P, G> {
                 self.inner.computed(no, outcome, out);
                 None
             }
+            // Only applications with data as their state meet this fault.
+            Event::Flip(_) => None,
             Event::Timeout => {
                 self.protocol.next_deadline().filter(|it| *it <= now).map(|_| TaskInput::Timeout)
             }

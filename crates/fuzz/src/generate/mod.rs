@@ -119,6 +119,7 @@ fn federation_with(seed: u64, subject: Option<Subject>) -> Federation {
         write_bandwidth: bandwidth(chance, &[0, 1_000_000, 100_000_000]),
         read_bandwidth: None,
         latency: Some(chance.duration(Span::from_micros(1), Span::from_millis(5))),
+        verify: false,
     };
     let mut spec = FederationSpec {
         stealing: None,

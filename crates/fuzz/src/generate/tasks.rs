@@ -58,6 +58,7 @@ pub(super) fn federation(seed: u64, protocol: ProtocolName) -> Federation {
         write_bandwidth: bandwidth(chance, &[0, 1_000_000, 100_000_000]),
         read_bandwidth: None,
         latency: Some(chance.duration(Span::from_micros(1), Span::from_millis(5))),
+        verify: false,
     };
     let mut spec = FederationSpec {
         stealing: None,

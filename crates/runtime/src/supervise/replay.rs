@@ -140,6 +140,7 @@ impl<P: PlaceBackend> Host<'_, P> {
                 Order::Kill { .. }
                 | Order::Go { .. }
                 | Order::Pause { .. }
+                | Order::Flip { .. }
                 | Order::Prepare { .. }
                 | Order::SetUp { .. }
                 | Order::Check { .. } => {}

@@ -4,6 +4,7 @@ mod accounts;
 mod events;
 mod every_backend;
 mod evidence;
+mod flips;
 mod golden;
 mod late_checkpoints;
 mod memory_limit;

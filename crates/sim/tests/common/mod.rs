@@ -95,6 +95,7 @@ pub(crate) fn config(
         least_work_left_percent: 20,
         system: None,
     };
-    let process = NodeConfig { protocol: Arc::new(protocol), application: Arc::new(application) };
+    let (protocol, application) = (Arc::new(protocol), Arc::new(application));
+    let process = NodeConfig { protocol, application, verify: false };
     Config::new(Arc::new(process), membership(clusters), links(clusters.len()), supervisor, seed)
 }
