@@ -169,8 +169,11 @@ async fn answer_all(listener: &UnixListener, executor: &Rc<Executor>) -> io::Err
     }
 }
 
+/// Returns what a node runs in a life, given the directory of the run, or the reason why it cannot run.
+type Make = dyn Fn(&Start, &Path) -> Result<NodeSystem, String>;
+
 struct Executor {
-    make: Box<dyn Fn(&Start, &Path) -> Result<NodeSystem, String>>,
+    make: Box<Make>,
     data: PathBuf,
     /// The task that hosts the current life.
     session: Cell<Option<task::JoinHandle<()>>>,

@@ -133,7 +133,7 @@ fn connect_agent(agent: &mut Value, option: &str, socket: &str, directory: &Valu
         agent[field].as_array_mut().expect("an agent has arguments and volumes").extend_from_slice(more);
     };
     extend("args", &[json!(option), json!(socket)]);
-    extend("volumeMounts", &[directory.clone()]);
+    extend("volumeMounts", std::slice::from_ref(directory));
 }
 
 /// Adds the container with the image of the user's, which runs the commands of a system. It gets no key and no privilege,
