@@ -7,7 +7,7 @@ use faultline_api::parse::bare_booleans;
 use faultline_api::samples::{SAMPLES, SYSTEMS, Sample};
 use faultline_catalog::{MessagesSetup, MessagesVisitor, with_messages};
 pub(crate) use faultline_console::source::{Source, read, read_with, unfit};
-use faultline_core::{PlannedFault, Protocol, Time, Trigger};
+use faultline_core::{PlannedFault, ProcessId, Protocol, Time, Trigger};
 use faultline_fuzz::{Difference, Differs, difference};
 use faultline_report::explain::count;
 use faultline_report::table::titled;
@@ -47,6 +47,7 @@ pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, CommandErr
         return print_changes(&read(running)?, &federation, &source);
     }
     let manifest = expand(&federation, "", None)?;
+    note_crowding(&federation, &manifest);
     let nodes = manifest.processes.len() as u64;
     output::print(&format!(
         "{} is valid: {}, {}, {}, {}\n",
@@ -131,6 +132,7 @@ impl MessagesVisitor for Orders {
 pub(crate) fn plan(arguments: &PlanArguments) -> Result<Exit, CommandError> {
     let federation = read(&arguments.file)?.parse()?;
     let manifest = expand(&federation, "", arguments.seed)?;
+    note_crowding(&federation, &manifest);
     let names = manifest.names();
     let at = |trigger: &Trigger| match trigger {
         Trigger::At(at) => Some(*at),
@@ -162,6 +164,30 @@ pub(crate) fn plan(arguments: &PlanArguments) -> Result<Exit, CommandError> {
         ),
     })?;
     Ok(Exit::Pass)
+}
+
+/// Prints a note if, on average, at least as many nodes are under repair as the federation has.
+fn note_crowding(federation: &Federation, manifest: &Manifest) {
+    let mut clusters = vec![Vec::new(); manifest.clusters.len()];
+    for (process, entry) in (0..).map(ProcessId).zip(&manifest.processes) {
+        clusters.get_mut(entry.cluster.index()).into_iter().for_each(|it| it.push(process));
+    }
+    let deadline = Time::ZERO + federation.spec.deadline();
+    let under_repair = manifest.plan.iter().filter_map(|it| {
+        let Trigger::At(at) = it.trigger else { return None };
+        let lasts = it.fault.repair()?.min(deadline.since(at));
+        Some(lasts.as_secs_f64() * it.fault.kills()?.processes(&clusters).len() as f64)
+    });
+    let mean = under_repair.sum::<f64>() / deadline.as_secs_f64();
+    let nodes: usize = clusters.iter().map(Vec::len).sum();
+    if mean >= nodes as f64 + f64::from(manifest.spares) {
+        output::note(format_args!(
+            "note: on average, {mean:.0} nodes are under repair at once, but the federation has {} and {}; use `nodes: \
+             sample`, add spares, or shorten `repair`",
+            count(nodes as u64, "node"),
+            count(manifest.spares.into(), "spare")
+        ));
+    }
 }
 
 /// An entry of the plan, as `faultline plan` prints it.

@@ -378,15 +378,38 @@ impl Explainer<'_> {
         }
     }
 
-    /// Says where the processes that a fault killed started again, if their nodes were under repair and spares were free.
+    /// Says on which nodes the processes that a fault killed started again, and for which they waited, if their nodes were
+    /// under repair.
     fn moved(&self, no: FaultNo) -> String {
         let moved = self.killed_by(no).filter_map(|it| it.moved.map(|at| (at, it.process)));
         let moved: Vec<_> = moved.collect();
-        let Some(&(at, process)) = moved.iter().min() else { return String::new() };
+        let waited = self.killed_by(no).filter(|it| it.moved.is_none());
+        let waited =
+            waited.filter_map(|it| Some((it.restarted.filter(|at| self.ends_repair(*at))?, it.process)));
+        let waited = match waited.max() {
+            Some((at, process)) => {
+                let process = self.names.process(process);
+                format!(" {process} waited until {} for the repair of its node.", self.time(at))
+            }
+            None => String::new(),
+        };
+        let Some(&(at, process)) = moved.iter().min() else { return waited };
+        let for_it = if self.ends_repair(at) { ", for which it had waited" } else { "" };
         match moved.len() {
-            1 => format!(" At {}, {} moved to a spare node.", self.time(at), self.names.process(process)),
-            all => format!(" From {}, {all} of them moved to spare nodes.", self.time(at)),
+            1 => {
+                let process = self.names.process(process);
+                format!(" At {}, {process} moved to a spare node{for_it}.{waited}", self.time(at))
+            }
+            all => format!(" From {}, {all} of them moved to spare nodes.{waited}", self.time(at)),
         }
+    }
+
+    /// Returns whether the repair of a node ended at about this time.
+    fn ends_repair(&self, at: Time) -> bool {
+        /// How late the supervisor may be on real processes.
+        const LATE: Span = Span::from_millis(500);
+        let ends = self.timeline.injections.iter().filter_map(|it| Some(it.at + it.fault.repair()?));
+        ends.into_iter().any(|end| end <= at && at <= end + LATE)
     }
 
     fn unplanned(&self, group: &[&Failure]) -> String {

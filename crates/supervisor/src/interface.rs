@@ -288,6 +288,8 @@ pub struct Status {
     pub clusters: Vec<ClusterStatus>,
     /// The state of each fault of the plan.
     pub faults: Vec<FaultAccount>,
+    /// Number of free spare nodes.
+    pub spares: u32,
 }
 
 /// Summary of one cluster's state.

@@ -95,6 +95,11 @@ impl Nodes {
         (!self.spare.is_empty() && !self.waiting.is_empty()).then(|| self.waiting.remove(0))
     }
 
+    /// Returns the number of free spares.
+    pub(crate) fn free(&self) -> u32 {
+        self.spare.len() as u32
+    }
+
     /// Makes a process that has no further life wait no longer.
     pub(crate) fn leave(&mut self, process: ProcessId) {
         self.waiting.retain(|it| *it != process);

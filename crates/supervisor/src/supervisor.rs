@@ -261,6 +261,7 @@ impl Supervisor {
             outcome: self.outcome.clone(),
             clusters,
             faults: self.faults(),
+            spares: self.nodes.free(),
         }
     }
 

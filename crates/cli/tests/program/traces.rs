@@ -184,6 +184,27 @@ fn the_failures_of_a_file_become_faults() {
 }
 
 #[test]
+fn too_few_nodes_for_all_repairs_are_noted() {
+    let place = TestDirectory::new();
+    let text = |fault: &str| {
+        let text = federation("file: none", "");
+        let (before, _) = text.split_once("    - trace").expect("the federation has a fault");
+        format!("{before}    - {{ {fault} }}\n  deadline: 2m\n")
+    };
+    place.write("crowded.yaml", text("mtbf: { exponential: 10s }, crash: { repair: 1h }"));
+    let note = "nodes are under repair at once, but the federation has 3 nodes and 0 spares";
+    for command in ["plan", "validate"] {
+        place.faultline([command, "crowded.yaml"]).assert().code(0).stderr(contains(note));
+    }
+    place.write("rare.yaml", text("at: 10s, crash: { node: 1, repair: 3s }"));
+    place.faultline(["validate", "rare.yaml"]).assert().code(0).stderr("");
+    // The repair takes longer than the detection and the restart.
+    place.faultline(["run", "rare.yaml", "--backend", "simulate", "--out", "rare"]).assert().code(0);
+    let waited = "a-1 waited until 13.0 s for the repair of its node.";
+    place.faultline(["explain", "rare"]).assert().code(0).stdout(contains(waited));
+}
+
+#[test]
 fn a_trace_that_cannot_trigger_faults_is_refused_with_a_remedy() {
     let place = TestDirectory::new();
     place.write("tiny.json", TINY);

@@ -41,6 +41,8 @@ pub(crate) struct RunValues {
     /// Clusters that are or were part of the federation.
     pub(crate) clusters: BTreeMap<ClusterId, Uptime>,
     pub(crate) faults: BTreeMap<FaultNo, FaultEntry>,
+    /// Free spare nodes.
+    pub(crate) spares: u32,
     /// Skew and latency of each fault, if known.
     pub(crate) effects: BTreeMap<FaultNo, (Option<Span>, Option<Span>)>,
     /// Time to detect each failure.

@@ -201,6 +201,8 @@ impl Series<'_, '_> {
         let times: Vec<_> = times.collect();
         self.family("processes", "Processes of a cluster", None, all)?;
         self.family("processes_up", "Processes of a cluster that are up", None, up)?;
+        let spares = [(Vec::new(), ConstGauge::new(u64::from(run.spares)))];
+        self.family("spares_free", "Spare nodes on which no process runs", None, spares)?;
         let help = "Time since the application started, summed over all processes, by state: up or down";
         self.family("process_time", help, Some(&Unit::Seconds), times)
     }
@@ -375,7 +377,7 @@ mod tests {
         });
         let series = sum.text().lines().filter(|it| !it.starts_with('#')).count();
         // See charts/faultline/templates/monitors.yaml.
-        assert_eq!(series, 27 * 257 + 3 * 1024 + 73 + 4 * Fault::KINDS.len());
+        assert_eq!(series, 27 * 257 + 3 * 1024 + 74 + 4 * Fault::KINDS.len());
         assert!(series < 10_240);
     }
 
@@ -410,6 +412,7 @@ mod tests {
             // The effects of other faults may be apart.
             run.effects.insert(FaultNo(1), (Some(Span::from_millis(21)), None));
             run.detections.push(Span::from_millis(200));
+            run.spares = 2;
         });
         let text = sum.text();
         let of_run = "federation=\"pair\",protocol=\"p\"";
@@ -418,6 +421,7 @@ mod tests {
             format!("faultline_run_phase{{{of_run},phase=\"Running\"}} 1"),
             format!("faultline_run_phase{{{of_run},phase=\"Starting\"}} 0"),
             format!("faultline_run_verdict{{{of_run},verdict=\"pass\"}} 0"),
+            format!("faultline_spares_free{{{of_run}}} 2"),
             format!("faultline_faults_planned{{{of_run},kind=\"pause\"}} 2"),
             format!("faultline_faults_injected_total{{{of_run},kind=\"pause\"}} 1"),
             format!("faultline_faults_effective_total{{{of_run},kind=\"pause\"}} 1"),

@@ -192,6 +192,7 @@ impl Totals {
                     fault.state.clone_from(state);
                 }
             }
+            run.spares = status.spares;
             run.detections.clone_from(&self.incidents.detections);
             run.recoveries.clone_from(&self.incidents.recoveries);
         });
