@@ -478,7 +478,10 @@ fn clusters(summary: &Summary) -> Markup {
 pub const UNDONE: &str = "The first execution of work that was re-executed after a rollback counts as undone; the \
                           re-execution itself counts as working.";
 
-/// Shows how the processes of each cluster spent their time, as a bar and as percentages.
+/// Maximum number of processes of which each has a bar of its own.
+const MOST_BARS: usize = 64;
+
+/// Shows how the processes of each cluster spent their time, as a bar and as percentages, and each process as a bar.
 fn time(summary: &Summary) -> Markup {
     html! {
         h2 { "Where the time went" }
@@ -486,6 +489,17 @@ fn time(summary: &Summary) -> Markup {
             @for it in summary.clusters.iter().filter(|it| it.time.total_seconds() > 0.0) {
                 b { (it.name) }
                 div { (shares(&it.name, &it.time)) }
+            }
+        }
+        @if (2..=MOST_BARS).contains(&summary.processes.len()) {
+            details {
+                summary { "Each process" }
+                div.spent {
+                    @for it in &summary.processes {
+                        span { (it.name) }
+                        (bar(&it.name, &it.time))
+                    }
+                }
             }
         }
         p.hint {
@@ -497,19 +511,32 @@ fn time(summary: &Summary) -> Markup {
 
 /// Renders the time spent on each activity as a bar with a legend, for a page that includes the shared styles.
 pub fn shares(name: &str, spent: &TimeByPart) -> Markup {
-    let whole = spent.total_seconds();
-    let parts: Vec<_> = spent.parts().into_iter().filter(|it| it.1 > 0.0).collect();
     html! {
-        div.shares role="img" aria-label={ "Time of " (name) ", as shares" } {
-            @for (kind, seconds) in &parts {
-                i class=(kind) style={ "width:" (format!("{:.3}", 100.0 * seconds / whole)) "%" }
-                    title={ (kind) ": " (span(*seconds)) ", " (percent(*seconds, whole)) } {}
-            }
-        }
+        (bar(name, spent))
         span.hint {
-            @for (kind, seconds) in &parts { span { i class=(kind) {} " " (kind) " " (percent(*seconds, whole)) } " " }
+            @for (kind, _, share) in present(spent) { span { i class=(kind) {} " " (kind) " " (share) } " " }
         }
     }
+}
+
+/// Renders the time spent on each activity as a bar.
+fn bar(name: &str, spent: &TimeByPart) -> Markup {
+    let whole = spent.total_seconds();
+    html! {
+        div.shares role="img" aria-label={ "Time of " (name) ", as shares" } {
+            @for (kind, seconds, share) in present(spent) {
+                i class=(kind) style={ "width:" (format!("{:.3}", 100.0 * seconds / whole)) "%" }
+                    title={ (kind) ": " (span(seconds)) ", " (share) } {}
+            }
+        }
+    }
+}
+
+/// Returns the activities on which time was spent, each with its seconds and its share.
+fn present(spent: &TimeByPart) -> impl Iterator<Item = (&'static str, f64, String)> {
+    let whole = spent.total_seconds();
+    let parts = spent.parts().into_iter().filter(|it| it.1 > 0.0);
+    parts.map(move |(kind, seconds)| (kind, seconds, percent(seconds, whole)))
 }
 
 fn rollbacks(summary: &Summary) -> Markup {
