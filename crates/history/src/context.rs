@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use faultline_core::fault::{FaultAccount, LinkProperties, Outcome};
+use faultline_core::fault::{FaultAccount, Outcome};
 use faultline_core::{
     ClusterId, Digest, FactKind, FactKinds, GroupId, MessageId, PlannedFault, ProcessId, Promise, Promises,
     Role, Scope, Span, TaskId, Time,
@@ -148,10 +148,9 @@ impl Context {
         self.measures_links && connects_two
     }
 
-    /// Returns whether anything is requested of a link. Nothing emulates the other links of a system: they are as fast as the
-    /// network is.
+    /// Returns whether anything is requested of a link.
     pub fn judges_link(&self, link: &LinkEntry) -> bool {
-        self.system.is_none() || link.requested != LinkProperties::default()
+        link.is_judged(self.system.is_some())
     }
 
     /// Returns the display name of `process` for a sentence.

@@ -551,7 +551,12 @@ impl Summary {
             probe_recoveries: probes::recoveries(timeline),
             expectations: timeline.expectations.clone(),
             faults: faults(manifest, names, timeline),
-            links: manifest.links.iter().map(|it| link_summary(it, names, timeline)).collect(),
+            links: manifest
+                .links
+                .iter()
+                .filter(|it| it.is_judged(manifest.system.is_some()))
+                .map(|it| link_summary(it, names, timeline))
+                .collect(),
             result: result(manifest, trace, names, timeline),
             properties: properties(judgement),
             not_judged: not_judged(manifest, judgement),

@@ -499,6 +499,12 @@ impl LinkEntry {
         counts && observed
     }
 
+    /// Returns whether anything is requested of the link, in a run of a user's own system or of another application. Nothing
+    /// emulates the other links of a system: they are as fast as the network is.
+    pub fn is_judged(&self, is_of_system: bool) -> bool {
+        !is_of_system || self.requested != LinkProperties::default()
+    }
+
     /// Returns whether the link was not as requested, in which case the run does not show what it was meant to show: the
     /// measured delay was out of tolerance, or those of too many echoes were while the application ran.
     pub fn is_off(&self) -> bool {
