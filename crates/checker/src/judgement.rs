@@ -321,7 +321,7 @@ impl Judgement {
             } else if finding.unknown.is_none() {
                 let why = match evidence {
                     Evidence::Changed => "the record was changed",
-                    Evidence::Corrupted => "silent corruption reached the result",
+                    Evidence::Corrupted => "silent corruption may have reached the result",
                     Evidence::Incomplete | Evidence::Whole => "facts may be missing",
                 };
                 finding.unknown = text.map(|it| format!("doubtful, because {why}: {it}"));

@@ -307,6 +307,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
         let parts = on_cluster(arguments, &federation, &source.text(), &settings, work, &interrupted)?;
         gathered = gather(&parts, "comparison", &of_parts)?;
     }
+    gathered.repeat(settings.first_seed);
     gathered.join(&mut known);
     let mut processes = processes::Compared::new(Evaluation {
         out,

@@ -197,13 +197,22 @@ pub(crate) trait RunResult: Clone + Serialize + DeserializeOwned + PartialEq {
 pub(crate) struct Gathered<E> {
     /// The results that this machine uses.
     results: Vec<E>,
-    /// The results of runs that this machine repeats: those that failed, and the first of each part.
+    /// The results of runs that this machine repeats: those that failed, the first of each part, and those whose records it
+    /// needs.
     doubted: Vec<E>,
     /// The seed of the first run that had a different result here.
     differs: Option<u64>,
 }
 
 impl<E: RunResult> Gathered<E> {
+    /// Lets this machine repeat the runs with this seed, because it needs their records.
+    pub(crate) fn repeat(&mut self, seed: u64) {
+        let (again, results) =
+            std::mem::take(&mut self.results).into_iter().partition(|it| it.seed() == seed);
+        self.results = results;
+        self.doubted.extend::<Vec<E>>(again);
+    }
+
     /// Adds these results to those that this machine knows.
     pub(crate) fn join(&mut self, known: &mut Vec<E>) {
         let here: BTreeSet<E::Run> = known.iter().map(E::run).collect();

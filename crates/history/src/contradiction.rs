@@ -134,6 +134,8 @@ pub enum Contradiction {
     InjectedAtOtherTime(FaultNo),
     /// A fault was injected before the facts that it waits for.
     InjectedWithoutCause(FaultNo),
+    /// A fault struck a node that has logged no line for the watch whose last line names the target.
+    StruckAnotherNode(FaultNo),
     /// The storage of a process that a fault ended had a fate other than the planned one.
     OtherFate {
         /// The fault.

@@ -163,7 +163,10 @@ impl RecoverySummary {
         let recovered = match self.recovered_seconds {
             Some(0.0) => String::new(),
             Some(_) => format!(" and had recovered after {}", self.recovered()),
-            None => " and had not recovered before the next fault or the end".to_owned(),
+            None if self.failed_seconds > 0.0 => {
+                " and had not recovered before the next fault or the end".to_owned()
+            }
+            None => "; the next fault or the end came too soon to judge its recovery".to_owned(),
         };
         format!("After fault {}, probe {} {failed}{recovered}.", self.fault, self.probe)
     }

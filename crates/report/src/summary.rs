@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_checker::{Context, Finding, Judgement, Property, Verdict};
 use faultline_core::fault::{FaultState, Outcome};
-use faultline_core::{Cause, ClusterId, Digest, EndedBy, Fact, FaultNo, Position, ProcessId, Span};
+use faultline_core::{
+    Cause, ClusterId, Digest, EndedBy, Fact, FactKind, FaultNo, PlannedFault, Position, ProcessId, Span,
+};
 use faultline_history::expected::{Assessment, Met};
 use faultline_history::{Outage, ProcessTime, TimeByPart};
 use faultline_trace::duration::{instant, lasted, span};
@@ -550,7 +552,7 @@ impl Summary {
             probes: probes::probes(timeline, names),
             probe_recoveries: probes::recoveries(timeline),
             expectations: timeline.expectations.clone(),
-            faults: faults(manifest, names, timeline),
+            faults: faults(manifest, trace, names, timeline),
             links: manifest
                 .links
                 .iter()
@@ -737,10 +739,23 @@ fn rollback(it: &TimelineRollback, names: &DisplayNames, timeline: &Timeline) ->
     }
 }
 
-fn faults(manifest: &Manifest, names: &DisplayNames, timeline: &Timeline) -> Vec<FaultSummary> {
+fn faults(
+    manifest: &Manifest,
+    trace: &Trace,
+    names: &DisplayNames,
+    timeline: &Timeline,
+) -> Vec<FaultSummary> {
+    let flips_nothing = |planned: &PlannedFault| {
+        let has_flipped =
+            |process| trace.lives(process).flat_map(|it| it.1).any(|it| it.1.kind() == FactKind::Flipped);
+        planned.fault.flips().is_some_and(|it| !timeline.is_cut_short && !has_flipped(it))
+    };
     let states: BTreeMap<_, _> = manifest.faults.iter().map(|(no, state)| (*no, state)).collect();
-    let summary = |planned: &faultline_core::PlannedFault| {
+    let summary = |planned: &PlannedFault| {
         let (state, reason) = match states.get(&planned.no) {
+            Some(FaultState::Effective) if flips_nothing(planned) => {
+                ("ineffective", Some("its node stored no state with content after it".to_owned()))
+            }
             Some(FaultState::Effective) => ("effective", None),
             Some(FaultState::Ineffective(reason)) => ("ineffective", Some(reason.to_string())),
             Some(FaultState::Pending) | None if timeline.is_cut_short => ("unknown", None),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kube_derive::KubeSchema;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::rules;
@@ -51,7 +51,7 @@ pub struct Kubernetes {
     pub image: Option<String>,
     /// Names of secrets with which the pods of a system pull its images.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16), inner(length(min = 1, max = 253)))]
+    #[schemars(schema_with = "pull_secrets")]
     pub image_pull_secrets: Vec<String>,
     /// ID of the user who runs the commands of a system. Default 65532.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -250,4 +250,13 @@ impl Resources {
     pub fn memory_of_supervisor(&self) -> (u64, u64) {
         self.memory.map_or((128 << 20, 2 << 30), |it| (it.0, it.0))
     }
+}
+
+/// Returns the schema of the names of secrets.
+fn pull_secrets(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 16,
+        "items": { "type": "string", "description": "The name of a secret.", "minLength": 1, "maxLength": 253 },
+    })
 }

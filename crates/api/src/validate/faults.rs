@@ -579,6 +579,15 @@ impl Check<'_> {
     }
 }
 
+/// Returns a help text that lists the known names or, if there are none, `otherwise`.
+fn listed_or<T: AsRef<str>>(names: &[T], otherwise: &str) -> String {
+    match names {
+        [] => otherwise.to_owned(),
+        [only] => format!("use `{}`", only.as_ref()),
+        many => format!("use one of: {}", listed(many)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -598,14 +607,5 @@ mod tests {
         let mut check = Check::new(&federation.spec);
         check.everything(&federation);
         assert_eq!((check.problems.len(), check.drawn), (1, MAX_DRAWN + 1));
-    }
-}
-
-/// Returns a help text that lists the known names or, if there are none, `otherwise`.
-fn listed_or<T: AsRef<str>>(names: &[T], otherwise: &str) -> String {
-    match names {
-        [] => otherwise.to_owned(),
-        [only] => format!("use `{}`", only.as_ref()),
-        many => format!("use one of: {}", listed(many)),
     }
 }

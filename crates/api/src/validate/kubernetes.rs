@@ -89,7 +89,9 @@ impl Check<'_> {
         for (path, image) in kubernetes.images() {
             if !is_system {
                 let help = "omit it; the operator's `--node-image` contains everything else that pods run";
-                self.problem(path, "only the commands of a system run in an image of their own", help);
+                let message =
+                    format!("only the commands of a system run in an image of their own (found `{image}`)");
+                self.problem(path, message, help);
             } else if !is_word(image, |c| c.is_ascii_alphanumeric(), "-_./:@") {
                 let message = format!("`{image}` is not the name of an image");
                 self.problem(path, message, "write a name such as `registry.example/etcd:3.5`");

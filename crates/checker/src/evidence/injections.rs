@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::Change;
-use faultline_core::{EndedBy, Fact, Fault, Life, PlannedFault, ProcessId, Span, StorageFate, Time, Trigger};
+use faultline_core::{
+    EndedBy, Fact, FactKind, Fault, Life, PlannedFault, ProcessId, Source, Span, StorageFate, Time, Trigger,
+    WatchNo,
+};
 
 use faultline_history::{Contradiction, History};
 
@@ -12,14 +15,23 @@ use faultline_history::{Contradiction, History};
 const EARLY: Span = Span::from_secs(1);
 
 /// Checks that each injected fault was due. A fault with a planned time is injected at that time: exactly in virtual
-/// time, approximately on real processes. In virtual time, a fault that waits for facts is injected after as many of
-/// them as the plan requires; on real processes, this is not judged.
+/// time, approximately on real processes. A fault that waits for facts is injected after as many of them as the plan
+/// requires; on real processes, whose clocks differ, the facts may have any time. A fault that strikes the node that last
+/// logged a line strikes one that logged a line for this watch.
 pub(super) fn are_due(history: &History<'_>, late: Span, found: &mut Vec<Contradiction>) {
     let (context, supervision) = (history.context, &history.supervision);
     let Some(begun) = supervision.begun else { return };
     let is_paused = supervision.changes.iter().any(|(_, it)| matches!(it, Change::Pause(_)));
-    for &(no, _, at, _) in &supervision.injected {
+    for &(no, fault, at, _) in &supervision.injected {
         let Some(planned) = context.plan.iter().find(|it| it.no == no) else { continue };
+        let is_known = history.trace.flaws.iter().all(|it| it.stream.is_none());
+        if let Some(watch) = planned.reported
+            && is_known
+            && context.recorded.contains(FactKind::Logged)
+            && !has_logged(history, fault, watch)
+        {
+            found.push(Contradiction::StruckAnotherNode(no));
+        }
         match planned.trigger {
             Trigger::At(due) => {
                 let due = begun + due.since(Time::ZERO);
@@ -29,15 +41,22 @@ pub(super) fn are_due(history: &History<'_>, late: Span, found: &mut Vec<Contrad
                     found.push(Contradiction::InjectedAtOtherTime(no));
                 }
             }
-            Trigger::When { occurrence, .. } if context.common_clock => {
-                let is_known = history.trace.flaws.iter().all(|it| it.stream.is_none());
-                if is_known && count(history, planned, at) < u64::from(occurrence) {
+            Trigger::When { fact, occurrence, .. } => {
+                let is_known = is_known && (context.common_clock || context.recorded.contains(fact));
+                let upto = if context.common_clock { at } else { Time::NEVER };
+                if is_known && count(history, planned, upto) < u64::from(occurrence) {
                     found.push(Contradiction::InjectedWithoutCause(no));
                 }
             }
-            Trigger::When { .. } => {}
         }
     }
+}
+
+/// Returns whether a target of a fault has logged a line for a watch.
+fn has_logged(history: &History<'_>, fault: &Fault, watch: WatchNo) -> bool {
+    let targets = fault.target().map(|it| it.processes(&history.context.clusters)).unwrap_or_default();
+    let mut facts = targets.iter().flat_map(|it| history.trace.lives(*it)).flat_map(|it| it.1);
+    facts.any(|(_, fact)| fact.source() == Some(Source::Watch(watch)))
 }
 
 /// Counts the facts that match a fault's trigger, up to a given time.
@@ -290,7 +309,7 @@ mod tests {
     use super::*;
     use crate::testing::{Run, p};
     use faultline_core::fault::LinkProperties;
-    use faultline_core::{ClusterId, FactKind, FaultNo};
+    use faultline_core::{ClusterId, FaultNo, Observation};
     use faultline_trace::manifest::{Effect, EffectEntry, LinkEntry};
 
     /// Returns a run in which p0 reports the fact `begun` twice, and is killed one second after the start.
@@ -355,6 +374,28 @@ mod tests {
         let wrong = [Contradiction::InjectedWithoutCause(FaultNo(0))];
         assert_eq!(when(FactKind::Begun, 3), wrong);
         assert_eq!(when(FactKind::Sent, 1), wrong);
+        let mut run = run(Trigger::When {
+            fact: FactKind::Sent,
+            of: None,
+            cluster: None,
+            process: None,
+            occurrence: 1,
+        });
+        run.context.common_clock = false;
+        assert_eq!(found(&run, Span::ZERO), wrong, "on real processes");
+    }
+
+    #[test]
+    fn a_fault_strikes_a_node_that_logged_a_line_for_its_watch() {
+        let mut run = run(at(1000));
+        run.context.plan[0].reported = Some(WatchNo(1));
+        let wrong = [Contradiction::StruckAnotherNode(FaultNo(0))];
+        assert_eq!(found(&run, Span::ZERO), wrong);
+        for (watch, expected) in [(0, &wrong[..]), (1, &[])] {
+            let line = Observation::Logged { watch: WatchNo(watch), line: "I lead".into() };
+            run.state(0, Fact::Observed(Box::new(line)));
+            assert_eq!(found(&run, Span::ZERO), expected, "watch {watch}");
+        }
     }
 
     #[test]

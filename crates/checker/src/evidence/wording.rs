@@ -157,6 +157,9 @@ fn about_fault(it: &Contradiction) -> Option<(FaultNo, &'static str, &'static st
         Contradiction::InjectedWithoutCause(fault) => {
             (fault, "", " was injected before the facts that it waits for")
         }
+        Contradiction::StruckAnotherNode(fault) => {
+            (fault, "", " struck a node that had logged no line for its watch")
+        }
         Contradiction::EndedNothing(fault) => (fault, "", " was injected, but ended no process"),
         Contradiction::OtherOutcome(fault) => {
             (fault, "the manifest and the supervisor's facts disagree about the outcome of ", "")
@@ -392,6 +395,10 @@ mod tests {
             (
                 Contradiction::InjectedWithoutCause(fault),
                 "fault 4 was injected before the facts that it waits for",
+            ),
+            (
+                Contradiction::StruckAnotherNode(fault),
+                "fault 4 struck a node that had logged no line for its watch",
             ),
             (
                 Contradiction::OtherFate { fault, process, life },

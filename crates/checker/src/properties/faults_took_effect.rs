@@ -28,7 +28,7 @@ fn check(history: &History<'_>, finding: &mut Findings) {
     if let Some(part) = history.silently_corrupted() {
         finding.unjudged(
             format!(
-                "silent corruption reached the result: a stored copy of {} had a flipped bit when the part was restored, \
+                "silent corruption may have reached the result: a stored copy of {} had a flipped bit when the part was restored, \
                  and no protocol promises to detect this",
                 history.context.names.part_in_sentence(part)
             ),

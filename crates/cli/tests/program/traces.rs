@@ -196,11 +196,11 @@ fn too_few_nodes_for_all_repairs_are_noted() {
     for command in ["plan", "validate"] {
         place.faultline([command, "crowded.yaml"]).assert().code(0).stderr(contains(note));
     }
-    place.write("rare.yaml", text("at: 10s, crash: { node: 1, repair: 3s }"));
+    place.write("rare.yaml", text("at: 1s, crash: { cluster: a, node: 1, repair: 3s }"));
     place.faultline(["validate", "rare.yaml"]).assert().code(0).stderr("");
     // The repair takes longer than the detection and the restart.
     place.faultline(["run", "rare.yaml", "--backend", "simulate", "--out", "rare"]).assert().code(0);
-    let waited = "a-1 waited until 13.0 s for the repair of its node.";
+    let waited = "a-1 waited until 4.00 s for the repair of its node.";
     place.faultline(["explain", "rare"]).assert().code(0).stdout(contains(waited));
 }
 

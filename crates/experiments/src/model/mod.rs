@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::Federation;
 use faultline_api::mtbf::mean_between_faults;
-use faultline_api::resource::Family;
+use faultline_api::resource::{Family, FaultSpec};
 use faultline_catalog::SetupError;
 use faultline_checker::Verdict;
 use faultline_sim::in_order;
@@ -93,8 +93,8 @@ pub struct Advice {
 /// The reason why a federation has no model.
 #[derive(Debug, Error)]
 pub enum ModelError {
-    /// The file has no random faults.
-    #[error("the file has no random faults")]
+    /// The file has no random faults that end processes.
+    #[error("the file has no random faults that end processes")]
     NoFaults,
     /// The work was interrupted.
     #[error("interrupted")]
@@ -194,6 +194,12 @@ pub fn model(
 ) -> Result<Models, ModelError> {
     let (path, every) = interval(federation)?;
     mean_between_faults(&federation.spec).ok_or(ModelError::NoFaults)?;
+    let ends_processes = |it: &FaultSpec| {
+        it.repeated().is_some() && (it.crash.is_some() || it.lose_cluster.is_some() || it.lose_rack.is_some())
+    };
+    if !federation.spec.faults.iter().any(ends_processes) {
+        return Err(ModelError::NoFaults);
+    }
     let victims = federation.spec.clusters.len().min(4) as u64;
     let seeds = options.check.map_or(0, u64::from);
     let total = 4 + 8 * victims + seeds * (1 + CHECKED as u64);

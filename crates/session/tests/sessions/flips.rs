@@ -77,7 +77,12 @@ fn a_run_that_restores_a_flipped_bit_is_unknown() {
         if was_restored(&recording) {
             restored += 1;
             assert_eq!(judgement.verdict, Verdict::Unknown, "seed {seed}: {:?}", judgement.reasons);
-            assert!(judgement.reasons.iter().any(|it| it.contains("silent corruption reached the result")));
+            assert!(
+                judgement
+                    .reasons
+                    .iter()
+                    .any(|it| it.contains("silent corruption may have reached the result"))
+            );
         }
         changed += u32::from(judgement.of(Property::SameResult).violation_count() > 0);
     }
