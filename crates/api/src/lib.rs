@@ -40,4 +40,4 @@ pub use names::Names;
 pub use parse::{FileError, Parsed, Rejected, parse};
 pub use plan::{plan, plan_among};
 pub use resource::{Federation, FederationSpec};
-pub use validate::{Problem, validate};
+pub use validate::{Problem, unfit_for_pods, validate};

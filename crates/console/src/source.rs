@@ -11,7 +11,7 @@ use faultline_api::parse::Text;
 use faultline_api::resource::{ApplicationSpec, ProgramFile, ProtocolSpec, Qap};
 use faultline_api::samples::SAMPLES;
 use faultline_api::validate::similar;
-use faultline_api::{Federation, validate};
+use faultline_api::{Federation, unfit_for_pods, validate};
 use faultline_catalog::SetupError;
 use miette::miette;
 
@@ -51,6 +51,19 @@ impl Source {
     /// Fails if the content is not a valid federation.
     pub fn parse(&self) -> Result<Federation, CommandError> {
         faultline_api::parse(&self.label, &self.bytes).map_err(|rejected| CommandError::input(*rejected))
+    }
+
+    /// Works like [`Source::parse`], and checks whether the federation can run in pods.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the content is not a valid federation, or describes one that cannot run in pods.
+    pub fn parse_for_pods(&self) -> Result<Federation, CommandError> {
+        let federation = self.parse()?;
+        match unfit_for_pods(&federation.spec) {
+            problems if problems.is_empty() => Ok(federation),
+            problems => Err(CommandError::input(*Text::new(&self.label, self.text()).reject(problems))),
+        }
     }
 
     /// Replaces the names of other files with their content, so that the record of a run needs no other file. Validates

@@ -64,7 +64,7 @@ const REPORT_LIMIT: u32 = 10;
 /// Executes `kubectl faultline run`.
 pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
     set_limit(arguments.memory)?;
-    let federation = Source::of(arguments.file.as_deref())?.parse()?;
+    let federation = Source::of(arguments.file.as_deref())?.parse_for_pods()?;
     if arguments.repeat > 1 && expires_after(&federation).is_some() {
         return Err(CommandError::input(miette!(
             help = "remove the field, or use `--repeat 1`",

@@ -5,7 +5,7 @@
 
 use faultline_api::failure_trace::unread_traces;
 use faultline_api::flow::{flow, unread};
-use faultline_api::resource::{ApplicationSpec, Emulation, FederationSpec, Kubernetes, ProgramFile, System};
+use faultline_api::resource::{ApplicationSpec, FederationSpec, Kubernetes, ProgramFile, System};
 use faultline_api::{Federation, Problem};
 
 /// Checks whether a federation can be run. Applies all rules for federation files, which takes longer than the rest of
@@ -17,37 +17,11 @@ use faultline_api::{Federation, Problem};
 pub fn check(federation: &Federation) -> Result<(), String> {
     let mut problems = faultline_api::validate(federation);
     problems.extend(unread_files(&federation.spec));
-    problems.extend(unfit_for_system(&federation.spec));
+    problems.extend(faultline_api::unfit_for_pods(&federation.spec));
     if !problems.is_empty() {
         return Err(described(&problems));
     }
     Ok(())
-}
-
-/// Returns what prevents a system from running in pods.
-fn unfit_for_system(spec: &FederationSpec) -> Vec<Problem> {
-    if spec.application.system().is_none() {
-        return Vec::new();
-    }
-    let kubernetes = spec.kubernetes.clone().unwrap_or_default();
-    let mut problems = Vec::new();
-    if let Some(it) = spec.clusters.iter().find(|it| kubernetes.image_of(&it.name).is_none()) {
-        problems.push(Problem {
-            path: "spec.kubernetes.image".to_owned(),
-            message: format!("the pods of `{}` have no image with the commands of the system", it.name),
-            help: "state an image that contains them".to_owned(),
-        });
-    }
-    if kubernetes.links != Some(Emulation::Tc) && spec.needs_emulated_links() {
-        problems.push(Problem {
-            path: "spec.kubernetes.links".to_owned(),
-            message: "the links between the commands of a system are emulated only by traffic control".to_owned(),
-            help: "write `links: tc` here, or choose the preset `none` for all links and omit the faults `link` and \
-                   `partition`"
-                .to_owned(),
-        });
-    }
-    problems
 }
 
 /// Checks that this operator permits the images of a federation.

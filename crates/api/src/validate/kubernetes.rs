@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Check, is_name};
+use super::{Check, Problem, is_name};
 use crate::names::in_objects;
 use crate::quantity::{Cores, Size};
-use crate::resource::{Comparison, Kubernetes, Resources, Toleration};
+use crate::resource::{Comparison, Emulation, FederationSpec, Kubernetes, Resources, Toleration};
 
 /// Maximum length of a StatefulSet's name that keeps its pods' labels within 63 characters.
 pub(crate) const MAX_STATEFUL_SET: usize = 52;
@@ -279,4 +279,30 @@ fn is_word(text: &str, is_outer: impl Fn(char) -> bool, marks: &str) -> bool {
     text.chars().all(|c| is_outer(c) || marks.contains(c))
         && text.starts_with(&is_outer)
         && text.ends_with(&is_outer)
+}
+
+/// Returns what prevents a valid federation from running in pods, although it can run elsewhere.
+pub fn unfit_for_pods(spec: &FederationSpec) -> Vec<Problem> {
+    if spec.application.system().is_none() {
+        return Vec::new();
+    }
+    let kubernetes = spec.kubernetes.clone().unwrap_or_default();
+    let mut problems = Vec::new();
+    if let Some(it) = spec.clusters.iter().find(|it| kubernetes.image_of(&it.name).is_none()) {
+        problems.push(Problem {
+            path: "spec.kubernetes.image".to_owned(),
+            message: format!("the pods of `{}` have no image with the commands of the system", it.name),
+            help: "state an image that contains them".to_owned(),
+        });
+    }
+    if kubernetes.links != Some(Emulation::Tc) && spec.needs_emulated_links() {
+        problems.push(Problem {
+            path: "spec.kubernetes.links".to_owned(),
+            message: "the links between the commands of a system are emulated only by traffic control".to_owned(),
+            help: "write `links: tc` here, or choose the preset `none` for all links and omit the faults `link` and \
+                   `partition`"
+                .to_owned(),
+        });
+    }
+    problems
 }

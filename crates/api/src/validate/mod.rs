@@ -17,6 +17,8 @@ mod system;
 mod tasks;
 mod traces;
 
+pub use kubernetes::unfit_for_pods;
+
 pub(crate) use kubernetes::MAX_STATEFUL_SET;
 
 use std::cell::OnceCell;
