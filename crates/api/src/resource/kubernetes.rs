@@ -252,11 +252,14 @@ impl Resources {
     }
 }
 
+/// Maximum number of secrets with which pods pull images.
+pub(crate) const MAX_PULL_SECRETS: usize = 16;
+
 /// Returns the schema of the names of secrets.
 fn pull_secrets(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
-        "maxItems": 16,
+        "maxItems": MAX_PULL_SECRETS,
         "items": { "type": "string", "description": "The name of a secret.", "minLength": 1, "maxLength": 253 },
     })
 }

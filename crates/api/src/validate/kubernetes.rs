@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use super::{Check, Problem, is_name};
 use crate::names::in_objects;
 use crate::quantity::{Cores, Size};
-use crate::resource::{Comparison, Emulation, FederationSpec, Kubernetes, Resources, Toleration};
+use crate::resource::{
+    Comparison, Emulation, FederationSpec, Kubernetes, MAX_PULL_SECRETS, Resources, Toleration,
+};
 
 /// Maximum length of a StatefulSet's name that keeps its pods' labels within 63 characters.
 pub(crate) const MAX_STATEFUL_SET: usize = 52;
@@ -97,6 +99,11 @@ impl Check<'_> {
                 self.problem(path, message, "write a name such as `registry.example/etcd:3.5`");
             }
         }
+        self.at_most_entries(
+            "spec.kubernetes.imagePullSecrets",
+            kubernetes.image_pull_secrets.len(),
+            MAX_PULL_SECRETS,
+        );
         for secret in kubernetes.image_pull_secrets.iter().filter(|it| !is_domain(it)) {
             let message = format!("`{secret}` is not a valid name for a secret");
             self.problem(

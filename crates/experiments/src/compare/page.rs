@@ -37,8 +37,10 @@ pub fn render(it: &Comparison, link: &Link<'_>) -> String {
             "Every protocol runs the same application with the same seeds, once without faults and once with those in "
             "the file. Every run is judged by the same checker. Numbers are means over the seeds, with the 95 % confidence "
             "interval of the mean. With fewer than " (FEW) " runs, the tables show their range, and the bars show each run as a "
-            "point. The best values come first. Bars and verdicts link to the report of the run with the first seed, if it was "
-            "recorded."
+            "point. The best values come first."
+            @if it.rows.iter().any(|row| [true, false].iter().any(|faults| link(&row.protocol, *faults).is_some())) {
+                " Bars and verdicts link to the report of the run with the first seed, if it was recorded."
+            }
             @if let Some(unprotected) = &it.unprotected {
                 " The unprotected application without faults takes "
                 (Unit::Seconds.text(unprotected)) ". Every overhead is relative to it, seed by seed."

@@ -118,7 +118,13 @@ impl Row {
         let names = DisplayNames::new(recorded.manifest);
         let timeline = Timeline::new(recorded.trace, recorded.manifest);
         let summary = Summary::of_timeline(recorded, &names, &timeline);
-        let picture = thumbnail::render(&Diagram::new(&timeline, &names)).into_string();
+        // A run whose facts are missing would look undisturbed.
+        let is_incomplete = timeline.is_cut_short || !timeline.incomplete.is_empty();
+        let picture = if is_incomplete {
+            String::new()
+        } else {
+            thumbnail::render(&Diagram::new(&timeline, &names)).into_string()
+        };
         let rollbacks = summary.clusters.iter().map(|it| it.rollbacks.len() as u64).sum();
         let lost = summary.clusters.iter().map(|it| it.lost_work_seconds).sum();
         let mut result = match (rollbacks, lost > 0.0) {
@@ -126,8 +132,11 @@ impl Row {
             (_, false) => count(rollbacks, "rollback"),
             _ => format!("{}, {} of work lost", count(rollbacks, "rollback"), span(lost)),
         };
+        if is_incomplete && !result.is_empty() {
+            result.insert_str(0, "at least ");
+        }
         if let Some(reason) = summary.reasons.first() {
-            result = if result.is_empty() { reason.clone() } else { format!("{reason} {result}") };
+            result = if result.is_empty() { reason.clone() } else { format!("{reason} ({result})") };
         }
         let duration = span(summary.run.duration_seconds);
         Row { state: RowState::Judged(summary.verdict), result, duration, picture, ..self }
