@@ -146,7 +146,9 @@ impl Evidence {
         if history.silently_corrupted().is_some() {
             return Evidence::Corrupted;
         }
+        let may_be_corrupted = history.supervision.injected.iter().any(|it| it.1.flips().is_some());
         match history.is_flawed() || history.context.outcome.is_none() || is_unread(history) {
+            true if may_be_corrupted => Evidence::Corrupted,
             true => Evidence::Incomplete,
             false => Evidence::Whole,
         }
@@ -299,9 +301,9 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// Derives the verdict. If silent corruption may have reached the result, the run does not fail. If facts are missing, a run fails only because of violations that no missing fact can
-    /// explain. If the record was changed, the run does not fail at all. In both cases, the gap or the change is the
-    /// reason for the verdict. Whatever follows from it is stated only with the property that could not be judged.
+    /// Derives the verdict. If silent corruption may have reached the result, the run does not fail. If facts are missing,
+    /// a run fails only because of violations that no missing fact can explain. If the record was changed, the run does not
+    /// fail at all. In these cases, the corruption, the gap or the change is the reason for the verdict. Whatever follows from it is stated only with the property that could not be judged.
     pub(crate) fn new(findings: Vec<Findings>, evidence: Evidence, names: &Context) -> Judgement {
         let (mut wrong, mut open, mut judged) = (Vec::new(), Vec::new(), Vec::new());
         for findings in findings {

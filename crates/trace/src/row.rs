@@ -15,7 +15,7 @@ use crate::manifest::Manifest;
 use crate::memory::Record;
 
 /// The columns of a table of facts, in order: the fields of [`Row`].
-pub const COLUMNS: [&str; 73] = [
+pub const COLUMNS: [&str; 74] = [
     "process",
     "cluster",
     "life",
@@ -37,6 +37,7 @@ pub const COLUMNS: [&str; 73] = [
     "checkpoint_sn",
     "checkpoint_attempt",
     "forced",
+    "checked",
     "frozen_ns",
     "state_bytes",
     "dependencies",
@@ -131,6 +132,8 @@ pub struct Row {
     checkpoint_attempt: Option<Attempt>,
     #[serde(skip_serializing_if = "Option::is_none")]
     forced: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checked: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     frozen_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -305,8 +308,10 @@ impl Row {
                 self.state(saved.1);
                 self.state_bytes = Some(saved.2);
             }
-            Fact::Durable(image) | Fact::Removed(image) | Fact::Flipped { name: image, .. } => {
-                self.image(image, names);
+            Fact::Durable(image) | Fact::Removed(image) => self.image(image, names),
+            Fact::Flipped { name, is_checked } => {
+                self.image(name, names);
+                self.checked = Some(*is_checked);
             }
             Fact::Restored(restored) => {
                 if let Some(image) = &restored.0 {

@@ -40,7 +40,7 @@ pub(super) fn read(kind: FactKind, facts: u64, run: &RunLine, from: &mut Fields<
         }
         FactKind::Durable => Fact::Durable(from.image()?),
         FactKind::Removed => Fact::Removed(from.image()?),
-        FactKind::Flipped => Fact::Flipped { name: from.image()?, is_checked: false },
+        FactKind::Flipped => Fact::Flipped { name: from.image()?, is_checked: from.flag("checked")? },
         FactKind::Restored => {
             let image = from.optional_image()?;
             Fact::Restored(Box::new((image, from.incarnation("incarnation")?, Witness::default())))
