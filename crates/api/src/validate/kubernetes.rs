@@ -104,13 +104,11 @@ impl Check<'_> {
             kubernetes.image_pull_secrets.len(),
             MAX_PULL_SECRETS,
         );
-        for secret in kubernetes.image_pull_secrets.iter().filter(|it| !is_domain(it)) {
+        let secrets = kubernetes.image_pull_secrets.iter().enumerate();
+        for (index, secret) in secrets.filter(|it| !is_domain(it.1)) {
             let message = format!("`{secret}` is not a valid name for a secret");
-            self.problem(
-                "spec.kubernetes.imagePullSecrets",
-                message,
-                "write the name of a secret of the namespace",
-            );
+            let path = format!("spec.kubernetes.imagePullSecrets[{index}]");
+            self.problem(path, message, "write the name of a secret of the namespace");
         }
         if kubernetes.run_as.is_some_and(|it| !(1..=MAX_USER).contains(&it)) {
             let message = "the commands of a system must not run as this user";

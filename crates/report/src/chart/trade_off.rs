@@ -107,7 +107,8 @@ fn names(costs: &[Cost], places: &[(f64, f64)]) -> Vec<(f64, f64)> {
     for it in order {
         let (x, mut y) = (places[it].0 + 9.0, places[it].1 + 4.0);
         let overlaps = |y: f64, &(from, to, other): &(f64, f64, f64)| {
-            x < to && from < x + width(it) && (y - other).abs() < LINE
+            // Otherwise, a name that was moved below another one could still overlap it after rounding, forever.
+            x < to && from < x + width(it) && (y - other).abs() < LINE - 0.01
         };
         while let Some(other) = taken.iter().find(|other| overlaps(y, other)) {
             y = other.2 + LINE;
