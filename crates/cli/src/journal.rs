@@ -215,8 +215,9 @@ impl<E: RunResult> Gathered<E> {
 
     /// Adds these results to those that this machine knows.
     pub(crate) fn join(&mut self, known: &mut Vec<E>) {
-        let here: BTreeSet<E::Run> = known.iter().map(E::run).collect();
-        self.results.retain(|it| !here.contains(&it.run()));
+        // Several parts may contain the same reference run.
+        let mut here: BTreeSet<E::Run> = known.iter().chain(&self.doubted).map(E::run).collect();
+        self.results.retain(|it| here.insert(it.run()));
         known.extend_from_slice(&self.results);
     }
 
