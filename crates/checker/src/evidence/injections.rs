@@ -22,9 +22,9 @@ pub(super) fn are_due(history: &History<'_>, late: Span, found: &mut Vec<Contrad
     let (context, supervision) = (history.context, &history.supervision);
     let Some(begun) = supervision.begun else { return };
     let is_paused = supervision.changes.iter().any(|(_, it)| matches!(it, Change::Pause(_)));
+    let is_known = history.trace.flaws.iter().all(|it| it.stream.is_none());
     for &(no, fault, at, _) in &supervision.injected {
         let Some(planned) = context.plan.iter().find(|it| it.no == no) else { continue };
-        let is_known = history.trace.flaws.iter().all(|it| it.stream.is_none());
         if let Some(watch) = planned.reported
             && is_known
             && context.recorded.contains(FactKind::Logged)

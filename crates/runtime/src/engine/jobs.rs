@@ -86,8 +86,8 @@ impl<P: Process + Send + 'static> JobRunner<P> {
         self.runtime.spawn_blocking(move || this.work(no, job));
     }
 
-    /// Runs a job, then a job that results from it, and so on. Each job takes at least its stated time. On a slow node,
-    /// it takes a multiple of the stated time or, if it needed longer, of the time that it needed.
+    /// Runs a job, then a job that results from it, and so on. Each job takes at least its stated time. A slow node
+    /// multiplies the longer of the stated time and the measured one.
     fn work(self: Arc<Self>, no: JobNo, job: P::Job) {
         let _report = PanicReport(&self.inbox);
         let mut next = Some((no, job));
