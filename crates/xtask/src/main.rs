@@ -67,11 +67,7 @@ enum Task {
     /// lists in the documents, and phrases.
     Check,
     /// Test every query of the dashboards on a real Prometheus server, which scrapes runs with faults.
-    Dashboards {
-        /// Also draw the dashboards into docs/.
-        #[arg(long)]
-        draw: bool,
-    },
+    Dashboards,
     /// Build the release files for users without a compiler: static programs, an inventory of their components, and
     /// checksums.
     Dist,
@@ -145,7 +141,7 @@ fn perform(task: &Task) -> Result<ExitCode, Box<dyn Error>> {
             build_cost::run(&repository, *goal, *at_most, *size_at_most)
         }
         Task::Check => check(&repository),
-        Task::Dashboards { draw } => dashboards::try_queries(&repository, *draw).map(|()| ExitCode::SUCCESS),
+        Task::Dashboards => dashboards::try_queries(&repository).map(|()| ExitCode::SUCCESS),
         Task::Dist => dist::run(&repository),
         Task::Documents { names, programs } => {
             documents::run(&repository, programs, names).map(|()| ExitCode::SUCCESS)

@@ -21,7 +21,7 @@ pub(super) const COMPARE: Dashboard = Dashboard {
                          or faultline_run_verdict{RUNS, verdict=\"fail\"} * 3)",
                         LEGEND,
                     )]),
-                Panel::bars("Goodput", "percentunit", &[(0.0, RED), (0.5, ORANGE), (0.8, GREEN)])
+                Panel::bars("Useful time", "percentunit", &[(0.0, RED), (0.5, ORANGE), (0.8, GREEN)])
                     .about("Share of time during which processes were up, were not frozen for a checkpoint, and did \
                             work that no rollback undid. An estimate.")
                     .of(&[(

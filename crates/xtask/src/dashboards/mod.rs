@@ -1,8 +1,6 @@
-//! Generates the Grafana dashboards from tables, runs their queries against a real Prometheus server, and draws their
-//! panels.
+//! Generates the Grafana dashboards from tables, and runs their queries against a real Prometheus server.
 
 mod compare;
-mod draw;
 mod grafana;
 mod lint;
 mod operator;
@@ -39,10 +37,9 @@ pub(crate) fn check(_: &Repository) -> Result<Problems, Box<dyn Error>> {
 }
 
 /// Carries out runs with faults under several protocols while a Prometheus server scrapes them, and checks that every
-/// query of every dashboard returns data, unless the query needs traffic control. Then draws the dashboards into docs/
-/// if `draws` is set.
+/// query of every dashboard returns data, unless the query needs traffic control.
 #[expect(clippy::disallowed_methods, reason = "Prometheus scrapes in real time and cannot be awaited")]
-pub(crate) fn try_queries(repository: &Repository, draws: bool) -> Result<(), Box<dyn Error>> {
+pub(crate) fn try_queries(repository: &Repository) -> Result<(), Box<dyn Error>> {
     let dir = repository.metadata.target_directory.join("dashboards").into_std_path_buf();
     if dir.exists() {
         fs::remove_dir_all(&dir)?;
@@ -70,14 +67,6 @@ pub(crate) fn try_queries(repository: &Repository, draws: bool) -> Result<(), Bo
                 "not tested, because no link uses traffic control: {}, {}",
                 dashboard.title, panel.title
             );
-        }
-    }
-    if draws {
-        for dashboard in DASHBOARDS {
-            let file = format!("docs/dashboard-{}.svg", dashboard.file);
-            let picture = draw::draw(dashboard, &prometheus, begun, prometheus::now()?)?;
-            fs::write(repository.root.join(&file), picture)?;
-            println!("{file}");
         }
     }
     Ok(())

@@ -28,9 +28,8 @@ pub(super) struct Target {
 }
 
 /// One series in the result of a query.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Series {
-    pub(super) metric: BTreeMap<String, String>,
+#[derive(Deserialize)]
+struct Series {
     /// Times in seconds since the Unix epoch, and values as text.
     values: Vec<(f64, String)>,
 }
@@ -76,43 +75,25 @@ impl Prometheus {
         Ok(fs::rename(new, &self.targets)?)
     }
 
-    /// Returns whether a query returns data for any time since `begun`.
+    /// Returns whether a query returns a finite number for any time since `begun`.
     pub(super) fn has_answered(&self, query: &str, begun: f64) -> bool {
-        let now = now().unwrap_or(begun);
-        self.query(query, begun, now, SCRAPE_SECONDS as f64)
-            .is_ok_and(|series| series.iter().any(|it| it.points().next().is_some()))
+        self.query(query, begun).is_ok_and(|series| {
+            let mut values = series.iter().flat_map(|it| &it.values);
+            values.any(|(_, value)| value.parse().is_ok_and(|it: f64| it.is_finite()))
+        })
     }
 
-    /// Returns the values of a query at regular intervals. Times and the step are in seconds.
-    pub(super) fn query(
-        &self,
-        query: &str,
-        from: f64,
-        upto: f64,
-        step: f64,
-    ) -> Result<Vec<Series>, Box<dyn Error>> {
+    /// Returns the values of a query at each scrape since `begun`.
+    fn query(&self, query: &str, begun: f64) -> Result<Vec<Series>, Box<dyn Error>> {
         let mut promtool = Command::new("promtool");
         promtool.args(["query", "range", "--format=json"]);
-        promtool.args([format!("--start={from:.3}"), format!("--end={upto:.3}"), format!("--step={step}s")]);
+        promtool.args([format!("--start={begun:.3}"), format!("--end={:.3}", now()?)]);
+        promtool.arg(format!("--step={SCRAPE_SECONDS}s"));
         let output = promtool.args([&format!("http://{ADDRESS}"), query]).output()?;
         if !output.status.success() {
             return Err(format!("{query}: {}", String::from_utf8_lossy(&output.stderr)).into());
         }
         Ok(serde_json::from_slice(&output.stdout)?)
-    }
-}
-
-impl Series {
-    /// Iterates over the times and values, skipping values that are not finite numbers.
-    pub(super) fn points(&self) -> impl Iterator<Item = (f64, f64)> {
-        let parsed = self.values.iter().filter_map(|(at, value)| Some((*at, value.parse().ok()?)));
-        parsed.filter(|(_, value): &(f64, f64)| value.is_finite())
-    }
-
-    /// Returns the legend with the values of this series' labels filled in.
-    pub(super) fn named(&self, legend: &str) -> String {
-        let named = self.metric.iter();
-        named.fold(legend.to_owned(), |it, (name, value)| it.replace(&format!("{{{{{name}}}}}"), value))
     }
 }
 

@@ -69,7 +69,7 @@ const ROW_RUN: &[Panel] = &[
             "sum(faultline_steps_done{CLUSTERS}) / (sum(faultline_steps_wanted{CLUSTERS}) > 0)",
             "done",
         )]),
-    Panel::number("Goodput", "percentunit", &[(0.0, RED), (0.5, ORANGE), (0.8, GREEN)])
+    Panel::number("Useful time", "percentunit", &[(0.0, RED), (0.5, ORANGE), (0.8, GREEN)])
         .about(
             "Share of time during which processes were up, were not frozen for a checkpoint, and did work that no \
              rollback undid. An estimate.",
@@ -79,7 +79,7 @@ const ROW_RUN: &[Panel] = &[
              - sum(faultline_lost_work_seconds_total{CLUSTERS}) \
              - sum(faultline_checkpoint_frozen_seconds_total{CLUSTERS})) \
              / (sum(faultline_process_time_seconds_total{CLUSTERS}) > 0)",
-            "goodput",
+            "useful time",
         )]),
     Panel::number("Lost work", "s", &[(0.0, GREEN), (10.0, ORANGE), (60.0, RED)])
         .about("Time between a checkpoint and the rollback to it, summed over processes. An estimate.")
