@@ -1,14 +1,17 @@
 //! Kubernetes nodes that run as containers, such as those of `kind`, for faults that no API can cause.
 
 use std::path::Path;
-use std::process::Stdio;
 
+use bollard::Docker;
+use bollard::container::LogOutput;
+use bollard::exec::{CreateExecOptions, StartExecResults};
+use bollard::query_parameters::DownloadFromContainerOptionsBuilder;
+use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use thiserror::Error;
-use tokio::process::Command;
 
 use crate::Failure;
 
@@ -22,18 +25,16 @@ pub struct Skipped(pub String);
 pub struct Machine {
     name: String,
     client: Client,
+    docker: Docker,
 }
 
 impl Machine {
     /// Returns the Kubernetes node with this name. Fails with [`Skipped`] if it is not a container on this machine.
     pub async fn find(client: &Client, name: &str) -> Result<Machine, Failure> {
-        let machine = Machine { name: name.to_owned(), client: client.clone() };
-        match machine.run("true").await {
-            Ok(_) => Ok(machine),
-            Err(error) => {
-                Err(Skipped(format!("{name} is not a container in this machine's Docker: {error}")).into())
-            }
-        }
+        let skipped = |error| Skipped(format!("{name} is not a container in this machine's Docker: {error}"));
+        let docker = Docker::connect_with_local_defaults().map_err(skipped)?;
+        docker.inspect_container(name, None).await.map_err(skipped)?;
+        Ok(Machine { name: name.to_owned(), client: client.clone(), docker })
     }
 
     /// Returns a control-plane node. Fails with [`Skipped`] if it is not a container on this machine.
@@ -44,26 +45,42 @@ impl Machine {
         Machine::find(client, &node.name_any()).await
     }
 
-    /// Runs a shell command on the machine. Returns its output.
+    /// Runs a shell command on the machine. Returns what it printed to standard output.
     pub async fn run(&self, line: &str) -> Result<String, Failure> {
-        self.docker(&["exec", &self.name, "sh", "-c", line]).await
+        let options = CreateExecOptions {
+            cmd: Some(vec!["sh", "-c", line]),
+            attach_stdout: Some(true),
+            attach_stderr: Some(true),
+            ..CreateExecOptions::default()
+        };
+        let id = self.docker.create_exec(&self.name, options).await?.id;
+        let (mut printed, mut errors) = (Vec::new(), Vec::new());
+        if let StartExecResults::Attached { mut output, .. } = self.docker.start_exec(&id, None).await? {
+            while let Some(part) = output.try_next().await? {
+                match part {
+                    LogOutput::StdErr { message } => errors.extend(message),
+                    other => printed.extend(other.into_bytes()),
+                }
+            }
+        }
+        match self.docker.inspect_exec(&id).await?.exit_code {
+            Some(0) => Ok(String::from_utf8_lossy(&printed).into_owned()),
+            status => {
+                let errors = String::from_utf8_lossy(&errors);
+                Err(format!("`{line}` on {}: status {status:?}, {}", self.name, errors.trim()).into())
+            }
+        }
     }
 
     /// Copies the contents of a directory of the machine into the existing directory `to`.
     pub async fn copy(&self, from: &str, to: &Path) -> Result<(), Failure> {
-        let to = to.to_str().ok_or("the path is not UTF-8")?;
-        self.docker(&["cp", &format!("{}:{from}/.", self.name), to]).await.map(drop)
-    }
-
-    async fn docker(&self, arguments: &[&str]) -> Result<String, Failure> {
-        let mut command = Command::new("docker");
-        command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
-        let output = command.output().await?;
-        if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-        }
-        let said = String::from_utf8_lossy(&output.stderr);
-        Err(format!("`docker {}`: {}, {}", arguments.join(" "), output.status, said.trim()).into())
+        let options = DownloadFromContainerOptionsBuilder::new().path(&format!("{from}/.")).build();
+        let parts = self.docker.download_from_container(&self.name, Some(options));
+        let archive = parts.try_fold(Vec::new(), async |mut archive, part| {
+            archive.extend(part);
+            Ok(archive)
+        });
+        Ok(tar::Archive::new(&*archive.await?).unpack(to)?)
     }
 
     /// Sends a signal to all processes of a pod. Finds them by the pod's UID, which is part of the name of its control
@@ -80,22 +97,22 @@ impl Machine {
     /// Kills all processes in the node's container at once, as if the machine had lost power. (`docker stop` sends a
     /// signal first, so that some processes could end before the others, and be reported as having ended unexpectedly.)
     pub async fn stop(&self) -> Result<(), Failure> {
-        self.docker(&["kill", &self.name]).await.map(drop)
+        Ok(self.docker.kill_container(&self.name, None).await?)
     }
 
     /// Starts the node's container again.
     pub async fn start(&self) -> Result<(), Failure> {
-        self.docker(&["start", &self.name]).await.map(drop)
+        Ok(self.docker.start_container(&self.name, None).await?)
     }
 
     /// Pauses all processes in the node's container, as if the machine had stopped responding.
     pub async fn pause(&self) -> Result<(), Failure> {
-        self.docker(&["pause", &self.name]).await.map(drop)
+        Ok(self.docker.pause_container(&self.name).await?)
     }
 
     /// Resumes all processes in the node's container.
     pub async fn resume(&self) -> Result<(), Failure> {
-        self.docker(&["unpause", &self.name]).await.map(drop)
+        Ok(self.docker.unpause_container(&self.name).await?)
     }
 
     /// Keeps new pods off the node unless they tolerate a taint with this key.

@@ -1,10 +1,12 @@
 //! Checks the profiles. The examples share the packages built for the workspace only if both are optimised alike. If a
 //! program's package has its own line in the release profile, Cargo strips the program only if that line repeats
-//! `strip`.
+//! `strip`. The lock file of the examples must be up to date as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fs;
+
+use cargo_metadata::MetadataCommand;
 
 use crate::{Problems, Repository};
 
@@ -23,7 +25,19 @@ pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>>
         .collect();
     let used = packages(&lock);
     let differences = SECTIONS.iter().flat_map(|section| different(section, &own, &examples, &used));
-    Ok(unstripped(&settings(&own, RELEASE), &programs).into_iter().chain(differences).collect())
+    let problems = unstripped(&settings(&own, RELEASE), &programs).into_iter().chain(differences);
+    Ok(problems.chain(outdated_lock(repository)).collect())
+}
+
+/// Returns a problem if the lock file of the examples lacks a dependency that a package of the workspace now has.
+fn outdated_lock(repository: &Repository) -> Option<String> {
+    let examples = repository.root.join("examples/Cargo.toml");
+    let mut locked = MetadataCommand::new();
+    locked.manifest_path(examples).other_options(["--locked".into()]);
+    let error = locked.exec().err()?;
+    Some(format!(
+        "examples/Cargo.lock: run `cargo update --workspace --manifest-path examples/Cargo.toml` ({error})"
+    ))
 }
 
 /// Returns the settings of a section of a manifest, with their values as text.
