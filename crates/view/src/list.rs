@@ -320,7 +320,7 @@ fn row_of_run(dir: &Path, name: String, written: Option<SystemTime>) -> Row {
 
 fn row_of_page(path: &Path, name: String, written: Option<SystemTime>) -> Row {
     // The title is at the beginning.
-    let start = read(path, 4096).unwrap_or_default();
+    let start = beginning(path, 4096).unwrap_or_default();
     let row = Row { origin: Origin::Page, ..Row::new(name, unix_ms(written)) };
     match page::title(&start) {
         Some(result) => Row { state: RowState::Page, result, ..row },
@@ -331,8 +331,14 @@ fn row_of_page(path: &Path, name: String, written: Option<SystemTime>) -> Row {
     }
 }
 
-/// Reads at most this number of bytes.
+/// Reads a file. A file that is longer than this number of bytes is an error: a part of it would mislead.
 fn read(path: &Path, most: u64) -> io::Result<String> {
+    let text = beginning(path, most + 1)?;
+    if text.len() as u64 > most { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
+}
+
+/// Reads at most this number of bytes.
+fn beginning(path: &Path, most: u64) -> io::Result<String> {
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(most).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -408,7 +414,17 @@ mod tests {
         fs::write(dir.join("secret.yaml"), "").unwrap();
         std::os::unix::fs::symlink(dir.join("secret.yaml"), dir.join("sweep/settings/2.yaml")).unwrap();
         assert_eq!(list.linked_file(sweep, "settings/1.yaml").as_deref(), Some("kind: Federation"));
-        for link in ["settings/2.yaml", "settings/3.yaml", "../secret.yaml", "index.html", "settings", ""] {
+        let long = fs::File::create(dir.join("sweep/settings/4.yaml")).unwrap();
+        long.set_len(LONGEST_FILE + 1).unwrap();
+        for link in [
+            "settings/2.yaml",
+            "settings/3.yaml",
+            "settings/4.yaml",
+            "../secret.yaml",
+            "index.html",
+            "settings",
+            "",
+        ] {
             assert_eq!(list.linked_file(sweep, link), None, "{link}");
         }
         assert!(list.stored(sweep).unwrap().contains("generator") && list.stored(a).is_none());
