@@ -148,7 +148,7 @@ impl Processes<'_> {
                 "{reason}"
             )));
         }
-        let command = vec![local::THIS_PROGRAM.into(), "node".into()];
+        let command = node_command();
         match self.kernel {
             None => local::run(command, options, live),
             Some(kernel) => local::run_in_namespaces(command, options, kernel, live),
@@ -170,6 +170,11 @@ impl Processes<'_> {
             _ => CommandError::of_machine(&error),
         })
     }
+}
+
+/// Returns the command that starts a node or a guard, without the arguments that say which.
+pub(crate) fn node_command() -> Vec<OsString> {
+    vec![local::THIS_PROGRAM.into(), "node".into()]
 }
 
 /// Returns the digest of the program that this process executes; `None` if it cannot be read.
