@@ -127,7 +127,6 @@ impl Processes<'_> {
                 "this machine is busy (load {detail}): slow processes may be declared failed"
             ));
         }
-        log::record_in(dir).map_err(|error| CommandError::of_machine(&error))?;
         if options.supervisor.system.is_some() {
             self.check_system(&options, live)?;
         }
@@ -148,6 +147,7 @@ impl Processes<'_> {
                 "{reason}"
             )));
         }
+        log::record_in(dir).map_err(|error| CommandError::of_machine(&error))?;
         let command = node_command();
         match self.kernel {
             None => local::run(command, options, live),
