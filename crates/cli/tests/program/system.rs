@@ -442,16 +442,27 @@ const LOGS: &str = r#"
         socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         socket.bind((hosts[name], 9999))
         print("starting", flush=True)
+        open("bound", "w").close()
         if name == "a-0":
-            time.sleep(0.5)
+            socket.settimeout(0.1)
             for it in range(5):
                 log("sent", receiver="b-0", message_number=it)
-                socket.sendto(str(it).encode(), (hosts["b-0"], 9999))
+                answer = None
+                while answer != it:
+                    socket.sendto(str(it).encode(), (hosts["b-0"], 9999))
+                    try:
+                        answer = int(socket.recv(99))
+                    except OSError:
+                        pass
         elif name == "b-0":
-            for _ in range(5):
-                it = int(socket.recv(99))
-                if it != 2 or "BAD" not in os.environ:
+            seen = set()
+            while len(seen) < 5:
+                it, sender = socket.recvfrom(99)
+                socket.sendto(it, sender)
+                it = int(it)
+                if it not in seen and (it != 2 or "BAD" not in os.environ):
                     log("delivered", sender="a-0", message_number=it)
+                seen.add(it)
         log("finished")
         time.sleep(600)
 "#;
@@ -464,7 +475,8 @@ fn the_own_log_of_a_system_is_judged_after_the_run() {
         let place = TestDirectory::new();
         place.write("node.py", LOGS.replace("\n        ", "\n"));
         let command = "command: [python3, node.py]\n      files: { node.py: { file: node.py } }";
-        let fields = format!("{command}\n      {env}\n      ends: {{ after: 2s }}");
+        let ready = "ready: { exec: [test, -e, bound] }";
+        let fields = format!("{command}\n      {env}\n      {ready}\n      ends: {{ after: 4s }}");
         let (json, _) = place.run("own.yaml", "local", &system(&fields, ""), "run");
         assert_eq!(json["run"]["outcome"], "completed", "{json}");
         let mut lines =
