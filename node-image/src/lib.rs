@@ -31,6 +31,7 @@ use faultline_catalog::{CustomApplication, CustomProtocol};
 use faultline_launch::HostError;
 use faultline_runtime::detached::LogOutput;
 use faultline_runtime::interrupt::ignore_file_size_signal;
+use faultline_runtime::local::THIS_PROGRAM;
 use faultline_supervisor::panics::abort_on_panic;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -117,6 +118,7 @@ impl Node {
             .log_internal_errors(false)
             .with_writer(move || shown.clone());
         tracing_subscriber::registry().with(shown.with_filter(filter)).init();
+        faultline_catalog::guard_with(vec![THIS_PROGRAM.into(), "node".into()]);
         let done = match arguments.command {
             Command::Agent(arguments) => agent::run(arguments),
             Command::Execute(arguments) => execute::run(arguments),

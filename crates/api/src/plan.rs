@@ -5,7 +5,8 @@
 //! a number. Changing or leaving out one entry therefore does not shift the draws of another.
 //!
 //! Random choices:
-//! * times between failures: from the entry's distribution, one after another until the deadline;
+//! * times between failures: from the entry's distribution, one after another until the run of a system
+//!   [ends](FederationSpec::faults_end), or else until the deadline;
 //! * a node in `any` cluster: every rank is equally likely, or every cluster if the node is given;
 //! * a node of a given cluster: every node is equally likely;
 //! * a rack in `any` cluster: that of a rank, all of which are equally likely, or every cluster if the rack is given;
@@ -90,8 +91,8 @@ pub(crate) fn faults_of<'a>(
     })
 }
 
-/// Returns the times of the faults of the `mtbf` entry with this index, until the deadline of the federation. Draws
-/// each time only when it is requested.
+/// Returns the times of the faults of the `mtbf` entry with this index, until the [end](FederationSpec::faults_end) of the
+/// faults. Draws each time only when it is requested.
 ///
 /// # Panics
 ///
@@ -103,7 +104,7 @@ pub(crate) fn times_of(
     mtbf: &Mtbf,
 ) -> impl Iterator<Item = Time> {
     let ranks = spec.clusters.iter().map(|it| it.nodes).sum();
-    times(Between::new(mtbf, ranks), spec.deadline(), stream(spec, seed, entry))
+    times(Between::new(mtbf, ranks), spec.faults_end(), stream(spec, seed, entry))
 }
 
 /// Returns the random stream of an entry.
@@ -144,9 +145,9 @@ impl Distribution<f64> for Between {
     }
 }
 
-/// Draws times until the deadline, with the time between two of them drawn from `between`.
-fn times(between: Between, deadline: Span, mut rng: impl Rng) -> impl Iterator<Item = Time> {
-    let end = Time::ZERO + deadline;
+/// Draws times until `end`, with the time between two of them drawn from `between`.
+fn times(between: Between, end: Span, mut rng: impl Rng) -> impl Iterator<Item = Time> {
+    let end = Time::ZERO + end;
     let mut now = Time::ZERO;
     std::iter::from_fn(move || {
         // Faults of one entry are never simultaneous.
@@ -182,12 +183,12 @@ impl Draw<'_> {
                 vec![(Trigger::When { fact: *fact, of, cluster, process, occurrence }, None)]
             }
             TriggerRef::Mtbf(mtbf) => {
-                times(Between::new(mtbf, self.names.ranks()), self.spec.deadline(), &mut self.rng)
+                times(Between::new(mtbf, self.names.ranks()), self.spec.faults_end(), &mut self.rng)
                     .map(at)
                     .collect()
             }
             TriggerRef::Trace(trace) => {
-                let hits = hits(trace, self.names.ranks(), seed, self.spec.deadline());
+                let hits = hits(trace, self.names.ranks(), seed, self.spec.faults_end());
                 hits.into_iter().map(|hit| (Trigger::At(hit.at), Some(hit))).collect()
             }
         }

@@ -8,7 +8,9 @@ use faultline_core::{ClusterId, ProcessId, Span};
 use faultline_program::{
     Actor, ApplicationConfig, Executable, Kind, ProgramConfig, ProgramProtocol, ProgramRank, StartError,
 };
-pub use faultline_program::{end_all, host_in, never_reuse, show_lines, store_in, with_exchanged_executions};
+pub use faultline_program::{
+    end_all, guard_with, host_in, never_reuse, show_lines, store_in, with_exchanged_executions,
+};
 use faultline_supervisor::process_seed;
 use faultline_workloads::custom::Custom;
 use faultline_workloads::messaging::Performer;

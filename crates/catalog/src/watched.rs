@@ -14,9 +14,6 @@ use faultline_supervisor::{SystemEnd, SystemRun};
 
 use crate::{Hosted, Setup, SetupError, Visitor};
 
-/// Time from the last fault to the end of the run, unless the file states when the run ends.
-const AFTER_LAST_FAULT: Span = Span::from_secs(30);
-
 /// A process of a system.
 #[derive(Clone, Copy, Debug)]
 pub struct Watched;
@@ -101,7 +98,7 @@ fn run(spec: &FederationSpec, system: &System, setup: &Setup<Watched>) -> System
                 Trigger::At(at) => Some(at.since(Time::ZERO)),
                 Trigger::When { .. } => None,
             });
-            times.max().unwrap_or(Span::ZERO) + AFTER_LAST_FAULT
+            times.max().unwrap_or(Span::ZERO) + System::AFTER_LAST_FAULT
         })),
     };
     let set_up_by = system.setup.as_ref().and_then(|it| setup.names.process_id(&it.by));

@@ -128,6 +128,7 @@ impl Cli {
             },
             _ => arguments,
         };
+        faultline_catalog::guard_with(local::node_command());
         // A search ends with its threads, and prints the seed first.
         if !matches!(arguments.command, Command::Fuzz(_) | Command::Errata(_)) {
             abort_on_panic();

@@ -127,7 +127,6 @@ impl Processes<'_> {
                 "this machine is busy (load {detail}): slow processes may be declared failed"
             ));
         }
-        log::record_in(dir).map_err(|error| CommandError::of_machine(&error))?;
         if options.supervisor.system.is_some() {
             self.check_system(&options, live)?;
         }
@@ -148,7 +147,8 @@ impl Processes<'_> {
                 "{reason}"
             )));
         }
-        let command = vec![local::THIS_PROGRAM.into(), "node".into()];
+        log::record_in(dir).map_err(|error| CommandError::of_machine(&error))?;
+        let command = node_command();
         match self.kernel {
             None => local::run(command, options, live),
             Some(kernel) => local::run_in_namespaces(command, options, kernel, live),
@@ -170,6 +170,11 @@ impl Processes<'_> {
             _ => CommandError::of_machine(&error),
         })
     }
+}
+
+/// Returns the command that starts a node or a guard, without the arguments that say which.
+pub(crate) fn node_command() -> Vec<OsString> {
+    vec![local::THIS_PROGRAM.into(), "node".into()]
 }
 
 /// Returns the digest of the program that this process executes; `None` if it cannot be read.

@@ -249,6 +249,15 @@ pub fn remove_record(dir: &Path) -> Result<(), CommandError> {
         .map_err(|error| CommandError::path("replace", dir, error, "specify another directory with `--out`"))
 }
 
+/// Removes what a refused run has written to `dir`, but not the directory. If commands of a system ran, their logs say what
+/// was wrong, so everything remains.
+pub fn discard_refused(dir: &Path) {
+    if !dir.join(Bundle::LOGS).exists() {
+        // Otherwise, the refusal is the error that matters.
+        let _ = Bundle::open(dir).clear();
+    }
+}
+
 /// Returns the newest record in the default directory for records.
 pub fn newest_record() -> Option<PathBuf> {
     newest_in(Path::new(RUNS))

@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::arguments::{Format, OutputArguments};
 use crate::command_error::{CommandError, Exit};
 use crate::output;
-use crate::place::{ACTION, Claim, check_free};
+use crate::place::{ACTION, Claim, check_free, discard_refused};
 use crate::progress::Progress;
 use crate::recording::LocatedRecording;
 
@@ -101,6 +101,10 @@ fn recorded(seed: u64, dir: &Path, once: &mut Once<'_>) -> Result<LocatedRecordi
             let Ok(recording) = LocatedRecording::read(dir) else { return Err(command_error) };
             output::note(format_args!("{:?}", command_error.report));
             Ok(recording)
+        }
+        Err(command_error) if command_error.exit == Exit::BadInput => {
+            discard_refused(dir);
+            Err(command_error)
         }
         other => other,
     }

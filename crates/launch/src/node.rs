@@ -10,7 +10,7 @@ use faultline_api::system::TemplateError;
 use faultline_api::{Names, Rejected};
 use faultline_catalog::{Hosted, Setup, SetupError, Visitor, with_setup};
 use faultline_runtime::node::{self, NodeError, NodeInput, NodeOptions, NodeOptionsError};
-use faultline_runtime::system::{ExecutorError, GUARD, NodeSystem, Start, guard, serve};
+use faultline_runtime::system::{ExecutorError, NodeSystem, Start, serve};
 use faultline_trace::Manifest;
 
 use crate::system::{Place, of_node};
@@ -33,7 +33,7 @@ pub enum HostError {
     /// A template of the system cannot be rendered.
     #[error("{0}")]
     Template(#[from] TemplateError),
-    /// The guard of a system's commands failed.
+    /// The guard of commands failed.
     #[error("cannot wait for the end of the run: {0}")]
     Guard(io::Error),
     /// The process failed.
@@ -64,7 +64,7 @@ impl<'a> Description<'a> {
     }
 }
 
-/// Runs the process, or the guard of a system's commands, that a supervisor's `arguments` and standard input describe,
+/// Runs the process, or the guard of commands, that a supervisor's `arguments` and standard input describe,
 /// until the supervisor disconnects.
 ///
 /// # Errors
@@ -72,10 +72,8 @@ impl<'a> Description<'a> {
 /// Fails if the arguments or the description of the run cannot be used, or if the process cannot start or loses its
 /// supervisor before it is set up.
 pub fn node(arguments: Vec<OsString>) -> Result<(), HostError> {
-    if let [first, run, nodes] = &arguments[..]
-        && first == GUARD
-    {
-        return guard(&run.to_string_lossy(), Path::new(nodes)).map_err(HostError::Guard);
+    if let Some(ended) = faultline_guard::serve(&arguments) {
+        return ended.map_err(HostError::Guard);
     }
     let options = NodeOptions::parse(arguments)?;
     faultline_catalog::host_in(options.program_dir());

@@ -82,6 +82,8 @@ pub(crate) struct Execution {
 static HOSTED: OnceLock<PathBuf> = OnceLock::new();
 /// The directory in which those of programs are created, instead of that of temporary files.
 static BASE: OnceLock<PathBuf> = OnceLock::new();
+/// The directory that contains those of all programs.
+static ROOT: Mutex<Option<PathBuf>> = Mutex::new(None);
 /// The directories of programs that were started before.
 static DIRECTORIES: Mutex<Vec<(Executable, PathBuf)>> = Mutex::new(Vec::new());
 static IS_FRESH: AtomicBool = AtomicBool::new(false);
@@ -123,35 +125,43 @@ pub fn with_exchanged_executions<T>(work: impl FnOnce() -> T) -> T {
 /// Ends all programs that were started, and removes their files. Must be called before this program exits.
 pub fn end_all() {
     pipe::end_all();
-    for (_, dir) in DIRECTORIES.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-        let _ = fs::remove_dir_all(&dir);
-        // The directory of all programs, once it is empty.
-        let _ = dir.parent().map(fs::remove_dir);
-    }
     guard::end();
+    DIRECTORIES.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    // Without a guard, nothing else has removed it.
+    if let Some(root) = ROOT.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let _ = fs::remove_dir_all(&root);
+        // The directory of all processes of a run, once it is empty.
+        let _ = root.parent().filter(|_| is_hosted()).map(fs::remove_dir);
+    }
 }
 
 /// Returns the directory that contains those of all programs of this process, and lets the guard remove it.
 fn root() -> io::Result<PathBuf> {
-    static ROOT: Mutex<Option<PathBuf>> = Mutex::new(None);
     let mut root = ROOT.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(root) = root.as_ref().filter(|it| it.exists()) {
         return Ok(root.clone());
     }
+    let dir = match HOSTED.get() {
+        Some(dir) => fs::create_dir_all(dir).map(|()| dir.clone())?,
+        None => temporary_dir()?,
+    };
+    // A program states absolute paths in its log.
+    let dir = dir.canonicalize()?;
+    guard::start(&dir);
+    Ok(root.insert(dir).clone())
+}
+
+fn temporary_dir() -> io::Result<PathBuf> {
     let base = BASE.get().cloned().unwrap_or_else(std::env::temp_dir);
     let mut number = 0;
-    let dir = loop {
+    loop {
         let name = format!("faultline-programs-{}-{number}", std::process::id());
         let dir = base.join(name);
         match fs::DirBuilder::new().mode(0o700).create(&dir) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
-            done => break done.map(|()| dir)?,
+            done => return done.map(|()| dir),
         }
-    };
-    // A program states absolute paths in its log.
-    let dir = dir.canonicalize()?;
-    guard::start(Some(&dir));
-    Ok(root.insert(dir).clone())
+    }
 }
 
 impl Executable {
@@ -172,13 +182,8 @@ impl Executable {
         if let Some((_, dir)) = directories.iter().find(|(it, _)| it.files == self.files) {
             return Ok(dir.clone());
         }
-        let dir = match HOSTED.get() {
-            Some(dir) => dir.join(self.kind.name()),
-            None => root()?.join(directories.len().to_string()),
-        };
+        let dir = root()?.join(directories.len().to_string());
         self.write_files(&dir)?;
-        // A program states absolute paths in its log.
-        let dir = dir.canonicalize()?;
         directories.push((self.clone(), dir.clone()));
         Ok(dir)
     }

@@ -37,6 +37,7 @@ pub use contract::{Json, Saved};
 pub use executable::{
     Executable, Kind, StartError, end_all, host_in, never_reuse, store_in, with_exchanged_executions,
 };
+pub use guard::guard_with;
 pub use pipe::{ShowLine, show_lines};
 pub use protocol::{ProgramConfig, ProgramMessage, ProgramProtocol, ProgramStamp};
 pub use steps::Receives;

@@ -6,17 +6,18 @@ use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use faultline_core::BreakageKind;
+use faultline_guard::{VARIABLE, group_file};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::unistd::{Pid, getpgrp};
+use nix::unistd::Pid;
 
 use crate::executable::{Executable, is_hosted};
 use crate::guard;
@@ -99,15 +100,10 @@ impl Pipe {
         command.args(arguments).current_dir(dir);
         // Without these, two executions of the same program could differ.
         command.env("PYTHONHASHSEED", "0").env("TZ", "UTC").env("LC_ALL", "C.UTF-8");
-        let (name, value) = guard::mark();
-        command.env(name, value);
+        command.env(VARIABLE, guard::id());
         command.envs(executable.env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        if is_hosted() {
-            // This process may be killed as soon as the program runs.
-            guard::start(None);
-            guard::begun(getpgrp());
-        } else {
+        if !is_hosted() {
             // Signals from the terminal must not reach the program.
             command.process_group(0);
         }
@@ -115,7 +111,7 @@ impl Pipe {
         if !is_hosted() {
             let group = Pid::from_raw(child.id().cast_signed());
             groups().push(group);
-            guard::begun(group);
+            let _ = fs::write(group_file_of(group, dir), group.to_string());
         }
         let piped = "standard streams are piped";
         let input = child.stdin.take().expect(piped);
@@ -320,6 +316,11 @@ impl Pipe {
     }
 }
 
+/// Returns the file from which the guard learns the process group of a program in this directory.
+fn group_file_of(group: Pid, dir: &Path) -> PathBuf {
+    group_file(&dir.with_file_name(group.to_string()))
+}
+
 impl Drop for Pipe {
     fn drop(&mut self) {
         let pid = Pid::from_raw(self.child.id().cast_signed());
@@ -331,7 +332,7 @@ impl Drop for Pipe {
         let _ = self.child.wait();
         if !is_hosted() {
             groups().retain(|it| *it != pid);
-            guard::ended(pid);
+            let _ = fs::remove_file(group_file_of(pid, Path::new(&self.dir)));
         }
     }
 }

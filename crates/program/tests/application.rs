@@ -12,6 +12,7 @@ use faultline_workloads::messaging::{Performer, sequential};
 type ByRank = Performer<ProgramRank>;
 
 fn config(bad: &str, receives: Receives) -> Arc<ApplicationConfig> {
+    faultline_program::store_in(env!("CARGO_TARGET_TMPDIR").into());
     let executable = Executable {
         kind: Kind::Application,
         name: "application.py".into(),

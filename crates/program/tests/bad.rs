@@ -56,6 +56,7 @@ impl Host<P> for Counting {
 }
 
 fn executable(bad: &str) -> Arc<Executable> {
+    faultline_program::store_in(env!("CARGO_TARGET_TMPDIR").into());
     Arc::new(Executable {
         kind: Kind::Protocol,
         name: "bad.py".into(),

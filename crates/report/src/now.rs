@@ -132,6 +132,14 @@ impl View<'_> {
         if rollbacks > 0 {
             let _ = write!(text, ", {}", count(rollbacks as u64, "rollback"));
         }
+        let strips = self.timeline.probes.iter().flat_map(|it| &it.strips);
+        let samples = strips.filter(|it| self.names.cluster_of(it.process) == cluster);
+        let (all, succeeded) = samples
+            .flat_map(|it| &it.samples)
+            .fold((0, 0), |(all, succeeded), it| (all + 1, succeeded + u64::from(it.is_success)));
+        if all > 0 {
+            let _ = write!(text, ", {succeeded} of {} succeeded", count(all, "sample"));
+        }
         text
     }
 

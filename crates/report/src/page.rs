@@ -16,7 +16,7 @@ use crate::diagram::{Diagram, svg};
 use crate::explain::{ExplainedEvent, count};
 use crate::map;
 use crate::names::DisplayNames;
-use crate::probes::{ProbeSummary, RecoverySummary, strips};
+use crate::probes::{ProbeSummary, RecoverySummary, strips, system_numbers};
 use crate::style;
 use crate::summary::{PropertyResult, PropertySummary, RecordedRun, Summary, met, restored};
 use crate::terms;
@@ -146,7 +146,7 @@ fn page(
     let shows_within = within > 0 && PackedDiagram::shows_within(diagram);
     let within = format!("within clusters ({within})");
     let body = html! {
-        main data-stage=[(assets == Assets::Linked).then_some("over")] {
+        main data-stage=[(assets == Assets::Linked).then_some("over")] class=[summary.is_system.then_some("system")] {
             (head(summary))
             h2 { "Space-time diagram" }
             div.diagram { (diagram_section(diagram, (&within, shows_within), &packed.notes)) }
@@ -265,7 +265,7 @@ fn head(summary: &Summary) -> Markup {
         } @else {
             ul.reasons { @for reason in &summary.reasons { li { (reason) } } }
         }
-        div.numbers {
+        @if summary.is_system { (system_numbers(summary)) } @else { div.numbers {
             div { b { (rollbacks) } span { (if rollbacks == 1.0 { "rollback" } else { "rollbacks" }) } }
             div { b { (if has_lost { span(lost) } else { "none".to_owned() }) } span { "work lost, all processes" @if has_lost { ": " (percent(lost, all(|it| it.time.total_seconds()))) " of their time" } } }
             div { b { (if rollbacks > 0.0 { span(slowest) } else { "none".to_owned() }) } span { "longest recovery" } }
@@ -277,7 +277,7 @@ fn head(summary: &Summary) -> Markup {
                 div { b { (resent) } span { (if resent == 1.0 { "message re-sent" } else { "messages re-sent" }) } }
             }
             div { b { (unforced + forced) } span { (if unforced + forced == 1.0 { "checkpoint" } else { "checkpoints" }) ", " (forced) " forced" } }
-        }
+        } }
         @for note in &summary.notes { p.hint { "Note: " (note) "." } }
     }
 }
@@ -296,7 +296,7 @@ fn pass_reasons(summary: &Summary) -> String {
 fn diagram_section(diagram: &Diagram, within: (&str, bool), notes: &[String]) -> Markup {
     let toggle = |layer: &str, sign: &str, text: &str, on: bool| {
         html! {
-            label.toggle { input type="checkbox" data-layer=(layer) checked[on]; canvas data-sign=(sign) aria-hidden="true" {} (text) }
+            label.toggle.protocols { input type="checkbox" data-layer=(layer) checked[on]; canvas data-sign=(sign) aria-hidden="true" {} (text) }
         }
     };
     let sign = |sign: &str, text: &str| {
@@ -333,12 +333,11 @@ fn diagram_section(diagram: &Diagram, within: (&str, bool), notes: &[String]) ->
             output #at .hint {}
         }
         div.bar {
-            (sign("initial", "initial checkpoint"))
-            (sign("past", "undone checkpoint"))
+            span.protocols { (sign("initial", "initial checkpoint")) " " (sign("past", "undone checkpoint")) }
             (sign("failure", "failure"))
             (sign("down", "down"))
             (sign("recovering", "recovering"))
-            (sign("lost", "work undone"))
+            span.protocols { (sign("lost", "work undone")) }
         }
         p.hint {
             "Drag to move, double-click or " kbd { "Ctrl" } "+scroll to zoom, hover over an item for details, and \
@@ -383,11 +382,11 @@ fn filters(diagram: &Diagram) -> Markup {
                     }
                 }
             } }
-            label { "kind " select data-filter="kind" {
+            label.protocols { "kind " select data-filter="kind" {
                 option value="" { "all" }
                 @for (value, text) in kinds { option value=(value) { (text) } }
             } }
-            label { "link " select data-filter="link" {
+            label.protocols { "link " select data-filter="link" {
                 option value="" { "all" }
                 @for (from, to) in links {
                     @let (from, to) = (&diagram.clusters[from].name, &diagram.clusters[to].name);

@@ -1,12 +1,17 @@
 //! What the probes of a user's own system found: tables for the summary, and a strip for each probe and process.
 
+use std::collections::BTreeMap;
+
 use faultline_core::Time;
 use faultline_history::availability::{FaultRecovery, ProbeHistory, ProbeOutage, Strip};
 use faultline_trace::duration::{instant, span};
 use maud::{Markup, html};
 use serde::Serialize;
 
+use crate::explain::count;
 use crate::names::DisplayNames;
+use crate::summary::Summary;
+use crate::text::percent;
 use crate::timeline::Timeline;
 
 /// The width of a strip.
@@ -121,13 +126,42 @@ impl ProbeSummary {
             self.probe.clone(),
             self.by.clone(),
             self.samples.to_string(),
-            crate::text::percent(self.succeeded as f64, self.samples as f64),
+            percent(self.succeeded as f64, self.samples as f64),
             match self.outages.is_empty() {
                 true => "none".to_owned(),
                 false => format!("{}{}", if is_open { "at least " } else { "" }, span(longest)),
             },
             if self.unobserved_seconds > 0.0 { span(self.unobserved_seconds) } else { "-".to_owned() },
         ]
+    }
+}
+
+/// Renders the most important numbers of a system's run.
+pub(crate) fn system_numbers(summary: &Summary) -> Markup {
+    let failures: u64 = summary.clusters.iter().map(|it| it.failures).sum();
+    let lives = failures + summary.clusters.iter().map(|it| it.processes as u64).sum::<u64>();
+    let mut of_probes: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for it in &summary.probes {
+        let (succeeded, samples) = of_probes.entry(&it.probe).or_default();
+        (*succeeded, *samples) = (*succeeded + it.succeeded, *samples + it.samples);
+    }
+    let outages = || summary.probes.iter().flat_map(|it| &it.outages);
+    let longest = outages().map(|it| it.upto_seconds - it.from_seconds).fold(0.0, f64::max);
+    let slowest = summary.probe_recoveries.iter().filter_map(|it| it.recovered_seconds).reduce(f64::max);
+    html! {
+        div.numbers {
+            @for (probe, (succeeded, samples)) in of_probes {
+                div { b { (percent(succeeded as f64, samples as f64)) } span { "of " (count(samples as u64, "sample")) " of " (probe) " succeeded" } }
+            }
+            @if !summary.probes.is_empty() {
+                @let number = outages().count() as u64;
+                div { b { (if number > 0 { span(longest) } else { "none".to_owned() }) } span { "longest outage" @if number > 0 { ", of " (number) } } }
+            }
+            @if let Some(slowest) = slowest {
+                div { b { (span(slowest)) } span { "longest recovery of a probe" } }
+            }
+            div { b { (lives) } span { (if lives == 1 { "life" } else { "lives" }) ", " (count(failures, "failure")) } }
+        }
     }
 }
 
@@ -222,6 +256,7 @@ fn latencies(strip: &Strip, x: impl Fn(Time) -> f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use faultline_checker::{Judgement, Verdict};
     use faultline_core::{
         Ending, Fact, Fault, FaultNo, Observation, ProbeNo, ProcessId, Promises, Scope, Span, StorageFate,
     };
@@ -230,6 +265,8 @@ mod tests {
     use faultline_trace::expectation::{ProbeEntry, SystemEntry};
 
     use super::*;
+    use crate::now::Progressing;
+    use crate::summary::RecordedRun;
 
     /// A run in which a probe fails for three samples after a crash, and for the last sample.
     fn run() -> (Manifest, Run) {
@@ -271,6 +308,21 @@ mod tests {
         let unharmed = RecoverySummary { failed_seconds: 0.0, recovered_seconds: Some(0.0), ..found.clone() };
         assert_eq!(unharmed.row()[3..], ["-", "0 s"]);
         assert_eq!(unharmed.sentence(), "After fault 0, probe write did not fail.");
+        let judgement = Judgement { verdict: Verdict::Unknown, reasons: Vec::new(), findings: Vec::new() };
+        let (manifest, trace) = (&manifest, &run.trace);
+        let summary = Summary::new(RecordedRun { bundle: "run", manifest, trace, judgement: &judgement });
+        let numbers = system_numbers(&summary).into_string();
+        for number in [
+            "<b>55.6 %</b><span>of 9 samples of write succeeded",
+            "<b>300 ms</b><span>longest outage, of 2",
+            "<b>300 ms</b><span>longest recovery of a probe",
+            "<b>2</b><span>lives, 0 failures",
+        ] {
+            assert!(numbers.contains(number), "{numbers}");
+        }
+        let now = Progressing::new(trace, manifest, &[]).now;
+        let texts: Vec<_> = now.clusters.iter().map(|it| it.text.as_str()).collect();
+        assert_eq!(texts, ["1 of 1 process running", "1 of 1 process running, 5 of 9 samples succeeded"]);
         let drawn = strips(&timeline, &names).into_string();
         assert!(drawn.contains("write by p1"), "{drawn}");
         let bad = r#"<rect x="200" width="300" height="14" style="fill:var(--bad)"></rect>"#;

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::import::run::{EndLine, RunLine};
 use crate::manifest::Manifest;
 use crate::memory::Trace;
+use crate::printable::printable;
 use crate::row::{COLUMNS, Naming, Row};
 
 /// Writes one [`Row`] per line as a JSON object, sorted by process and life. Columns that are empty for a
@@ -44,8 +45,8 @@ pub fn events(trace: &Trace, manifest: &Manifest, mut out: impl Write) -> io::Re
     out.flush()
 }
 
-/// Writes a header line with [`COLUMNS`], then one [`Row`] per line as comma-separated values, sorted by
-/// process and life.
+/// Writes a header line with [`COLUMNS`], then one [`Row`] per line as comma-separated values, sorted by process and life.
+/// RFC 4180 permits no control characters, so those of texts, and invisible characters, are [replaced](printable).
 ///
 /// # Errors
 ///
@@ -57,7 +58,7 @@ pub fn csv(trace: &Trace, manifest: &Manifest, mut out: impl Write) -> io::Resul
         let row = serde_json::to_value(Row::new(&record, &names, began))?;
         let cells = COLUMNS.map(|column| match &row[column] {
             Value::Null => String::new(),
-            Value::String(text) => quoted(text),
+            Value::String(text) => quoted(&printable(text)),
             other => other.to_string(),
         });
         writeln!(out, "{}", cells.join(","))?;
@@ -232,6 +233,20 @@ mod tests {
             "{}",
             lines[4]
         );
+    }
+
+    #[test]
+    fn csv_contains_no_control_characters() {
+        let reason = "\u{1b}[2Ja\0b\r\nc\u{7f}".into();
+        let mut trace = Trace::default();
+        let (process, fact) = (ProcessId::SUPERVISOR, Fact::Ineffective { no: FaultNo(1), reason });
+        trace.record(Record { process, life: Life(4), number: FactNo(0), at: Time(5), fact });
+        let mut bytes = Vec::new();
+        csv(&trace, &manifest(), &mut bytes).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        assert_eq!(text.lines().count(), 2);
+        assert!(text.contains(",\u{fffd}[2Ja\u{fffd}b\u{fffd}\u{fffd}c\u{fffd},"), "{text}");
+        assert!(text.chars().all(|it| it == '\n' || !it.is_control()));
     }
 
     #[test]

@@ -16,6 +16,7 @@ const LAYERS: &[&[&str]] = &[
         "faultline-api",
         "faultline-callers",
         "faultline-clustering",
+        "faultline-guard",
         "faultline-protocols",
         "faultline-shaper",
         "faultline-supervisor",

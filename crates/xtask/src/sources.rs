@@ -18,6 +18,7 @@ const REAL_TIME: &[&str] = &[
     "crates/cli",
     "crates/client",
     "crates/console",
+    "crates/guard",
     "crates/kubectl",
     "crates/program",
     "crates/runtime",

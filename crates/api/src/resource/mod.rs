@@ -421,6 +421,20 @@ impl FederationSpec {
     pub fn deadline(&self) -> Span {
         self.deadline.map_or(Span::from_secs(300), |it| it.0)
     }
+
+    /// Returns the time until which `mtbf` and `trace` entries cause faults, counted from the start of the application: the
+    /// end of a system's run, as far as the file determines it, and otherwise the deadline.
+    pub fn faults_end(&self) -> Span {
+        let end = self.application.system().and_then(|system| match &system.ends {
+            Some(ends) => ends.after.map(|it| it.0),
+            None if self.faults.iter().any(|it| it.trace.is_some()) => None,
+            None => {
+                let last = self.faults.iter().filter_map(|it| Some(it.at?.0)).max();
+                Some(last.unwrap_or(Span::ZERO) + System::AFTER_LAST_FAULT)
+            }
+        });
+        end.map_or(self.deadline(), |it| it.min(self.deadline()))
+    }
 }
 
 impl Failures {

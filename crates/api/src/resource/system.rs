@@ -305,6 +305,9 @@ impl System {
         [&mut self.files].into_iter().chain(own).flat_map(BTreeMap::values_mut)
     }
 
+    /// Time from the last fault to the end of the run, unless the file states when the run ends.
+    pub const AFTER_LAST_FAULT: Span = Span::from_secs(30);
+
     /// Returns the files of the system and of its overrides, with their fields.
     pub fn named_files(&self) -> impl Iterator<Item = (String, &ProgramFile)> {
         let own = self.overrides.iter().flat_map(|(cluster, it)| {

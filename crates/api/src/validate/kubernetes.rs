@@ -1,6 +1,9 @@
 //! Checks for values that an API server would reject in the objects of a federation.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use regex::Regex;
 
 use super::{Check, Problem, is_name};
 use crate::names::in_objects;
@@ -19,6 +22,8 @@ const SMALLEST_NODE: u64 = 16 << 20;
 const SMALLEST_SUPERVISOR: u64 = 64 << 20;
 /// Maximum length of a label's value, and of the name of a label or a taint without its domain.
 const MAX_LABEL: usize = 63;
+/// Maximum length of the name of an image, without its tag and its digest.
+const MAX_IMAGE: usize = 255;
 /// Maximum length of a domain, and of the name of a class.
 const MAX_DOMAIN: usize = 253;
 /// Largest ID of a user.
@@ -88,15 +93,20 @@ impl Check<'_> {
     /// Checks the images with the commands of a system, and how they are run.
     fn images(&mut self, kubernetes: &Kubernetes) {
         let is_system = self.spec.application.system().is_some();
+        let has_program = self.spec.protocol.program().is_some() || self.spec.application.program().is_some();
         for (path, image) in kubernetes.images() {
             if !is_system {
-                let help = "omit it; the operator's `--node-image` contains everything else that pods run";
+                let help = match has_program {
+                    true => {
+                        "omit it, and add the program's command to the operator's `--node-image` (docs/programs.md)"
+                    }
+                    false => "omit it; the operator's `--node-image` contains everything else that pods run",
+                };
                 let message =
                     format!("only the commands of a system run in an image of their own (found `{image}`)");
                 self.problem(path, message, help);
-            } else if !is_word(image, |c| c.is_ascii_alphanumeric(), "-_./:@") {
-                let message = format!("`{image}` is not the name of an image");
-                self.problem(path, message, "write a name such as `registry.example/etcd:3.5`");
+            } else if let Some(help) = unfit_image(image) {
+                self.problem(path, format!("`{image}` is not the name of an image"), help);
             }
         }
         self.at_most_entries(
@@ -277,6 +287,28 @@ fn is_domain(text: &str) -> bool {
 
 fn is_label(text: &str) -> bool {
     text.len() <= MAX_LABEL && is_word(text, |c| c.is_ascii_alphanumeric(), "-_.")
+}
+
+/// Returns how to write the name of an image if `text` is none that container runtimes accept.
+fn unfit_image(text: &str) -> Option<String> {
+    // The grammar of the distribution specification's reference implementation.
+    static NAME: LazyLock<Regex> = LazyLock::new(|| {
+        let part = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*";
+        let label = "[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?";
+        let name = format!(r"(?:{label}(?:\.{label})*(?::[0-9]+)?/)?{part}(?:/{part})*");
+        let suffixes =
+            "(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@[a-z0-9]+(?:[+._-][a-z0-9]+)*:[0-9a-f]{32,})?";
+        Regex::new(&format!("^({name}){suffixes}$")).expect("the expression is valid")
+    });
+    match NAME.captures(text) {
+        Some(parts) if parts[1].len() <= MAX_IMAGE => None,
+        Some(_) => Some(format!("use at most {MAX_IMAGE} characters before the tag")),
+        None => Some(
+            "write a name such as `registry.example/etcd:3.5`: lower-case letters, digits and separators, and a tag of at \
+             most 128 characters"
+                .to_owned(),
+        ),
+    }
 }
 
 /// Returns whether `text` begins and ends with an outer character, and contains only these and `marks`.

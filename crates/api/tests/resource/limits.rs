@@ -269,3 +269,36 @@ fn every_limit_in_the_definition_is_checked() {
     });
     assert!(checked > 200, "{checked}");
 }
+
+#[test]
+fn names_of_images_are_those_of_container_runtimes() {
+    let problems = |image: &str| {
+        let system = json!({ "system": { "command": ["sleep"] } });
+        let spec = json!({ "clusters": [{ "name": "a", "nodes": 1 }], "application": system,
+            "kubernetes": { "image": image } });
+        let text = json!({ "apiVersion": "faultline.dev/v1alpha1", "kind": "Federation", "metadata": { "name": "x" },
+            "spec": spec });
+        let parsed = faultline_api::parse("test.yaml", text.to_string().as_bytes());
+        parsed.err().map(|it| format!("{it}: {:?}", it.errors()))
+    };
+    let digest = format!("etcd@sha256:{}", "0a".repeat(32));
+    let longest = format!("{}:{}", "a".repeat(255), "t".repeat(128));
+    for image in ["etcd", "library/etcd:3.5", "Registry.Example:5000/a_b/c--d.e:V1_x", &digest, &longest] {
+        assert_eq!(problems(image), None, "{image}");
+    }
+    let (long, long_tag) = ("a".repeat(256), format!("a:{}", "t".repeat(129)));
+    for image in [
+        "registry.example/Etcd",
+        "Etcd",
+        "etcd:",
+        "a//b",
+        "a_-b",
+        "etcd:-1",
+        "etcd@sha256:0a",
+        &long,
+        &long_tag,
+    ] {
+        let told = problems(image).unwrap_or_else(|| panic!("{image} is accepted"));
+        assert!(told.contains("is not the name of an image"), "{told}");
+    }
+}

@@ -400,3 +400,29 @@ fn failure_rates_of_nodes_add_up() {
         assert!((90..150).contains(&count), "120 on average in ten minutes: {count}");
     }
 }
+
+#[test]
+fn faults_of_a_system_are_drawn_until_its_run_ends() {
+    let drawn = |ends: &str, faults: &str| {
+        let text = format!(
+            "
+apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: {{ name: example }}
+spec:
+  clusters: [{{ name: a, nodes: 3 }}]
+  deadline: 10m
+  application: {{ system: {{ command: [sleep, '600'], {ends} }} }}
+  faults: [{{ mtbf: {{ exponential: 1s }}, crash: {{ cluster: a }} }}{faults}]
+"
+        );
+        let federation = parse("test.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{it}"));
+        let times: Vec<Span> = times(&plan(&federation, 7)).into_iter().map(Span).collect();
+        times[..times.len() - usize::from(!faults.is_empty())].last().unwrap().0 / 1_000_000_000
+    };
+    let is_within = |last: u64, end: u64| assert!(last < end && last > end / 2, "{last} s of {end} s");
+    is_within(drawn("ends: { after: 60s }", ""), 60);
+    is_within(drawn("ends: { exit: a }", ""), 600);
+    is_within(drawn("", ""), 30);
+    is_within(drawn("", ", { at: 50s, pause: { cluster: a, for: 1s } }"), 80);
+}

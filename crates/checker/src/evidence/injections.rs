@@ -163,13 +163,17 @@ struct Paused {
     until: Time,
 }
 
+/// The time within which the supervisor of real processes records what it has decided. A pause lasts from the decision, so
+/// it may end this much earlier than its injection was recorded to begin it.
+const RECORDED_WITHIN: Span = Span::from_millis(200);
+
 /// Checks that each life that faults paused resumed when the last of its pauses ended, unless it ended before: exactly
 /// then in virtual time, where it also reported nothing in between, and approximately on real processes. A pause of the
 /// whole federation prolongs the others.
 pub(super) fn pauses(history: &History<'_>, late: Span, found: &mut Vec<Contradiction>) {
     let (context, supervision) = (history.context, &history.supervision);
     let is_prolonged = supervision.changes.iter().any(|(_, it)| matches!(it, Change::Pause(_)));
-    let late = if context.common_clock { Span::ZERO } else { late };
+    let (early, late) = if context.common_clock { Default::default() } else { (RECORDED_WITHIN, late) };
     let mut newest: BTreeMap<ProcessId, Life> = BTreeMap::new();
     let mut paused: BTreeMap<ProcessId, Paused> = BTreeMap::new();
     for (at, fact) in history.trace.supervisor() {
@@ -193,7 +197,8 @@ pub(super) fn pauses(history: &History<'_>, late: Span, found: &mut Vec<Contradi
             }
             Fact::Resumed { process, life } => {
                 let is_right = |it: &Paused| {
-                    it.life == *life && it.until <= *at && (*at <= it.until + late || is_prolonged)
+                    let is_over = it.until <= *at + early;
+                    it.life == *life && is_over && (*at <= it.until + late || is_prolonged)
                 };
                 match paused.remove(process).filter(is_right) {
                     None => found.push(Contradiction::ResumedAtOtherTime(*process, *life)),
@@ -516,6 +521,20 @@ mod tests {
         assert_eq!(paused(true, &[5], Some(6), false), wrong);
         assert_eq!(paused(false, &[5], Some(6), false), []);
         assert_eq!(paused(false, &[5], Some(4), false), wrong);
+        let late_by = |millis: u64| {
+            let mut run = Run::new(&[&[0], &[1]]);
+            run.context.common_clock = false;
+            run.context.outcome = Some(faultline_core::fault::Outcome::Deadline);
+            let fault = Box::new(Fault::pause(process, Span::from_secs(1)));
+            run.supervisor(Fact::Injecting { no: FaultNo(0), fault });
+            run.wait(Span::from_millis(1000 - millis));
+            run.supervisor(Fact::Resumed { process, life });
+            let mut found = Vec::new();
+            pauses(&run.history(), Span::from_secs(30), &mut found);
+            found
+        };
+        assert_eq!(late_by(150), [], "the injection was recorded late");
+        assert_eq!(late_by(300), wrong);
         assert_eq!(paused(false, &[5], Some(50), false), wrong);
         assert_eq!(paused(true, &[], Some(5), false), wrong, "it was not paused");
         assert_eq!(paused(true, &[5], None, false), [Contradiction::NeverResumed(process, life)]);

@@ -1,6 +1,7 @@
 //! Tests of systems: commands that do not know Faultline, on real processes.
 
 use std::fs;
+use std::io::Write;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -231,6 +232,10 @@ fn what_probes_find_is_compared_with_what_the_file_expects() {
     place.faultline(["report", "run"]).assert().code(predicate::ne(2));
     let page = fs::read_to_string(place.path("run/report.html")).unwrap();
     assert!(page.contains("<h2>Probes</h2>") && page.contains("var(--bad)"));
+    assert!(page.contains("of up succeeded") && page.contains("longest outage"));
+    for other in ["messages re-sent", " forced</span>", "work lost"] {
+        assert!(!page.contains(other), "{other}");
+    }
 }
 
 #[test]
@@ -349,6 +354,7 @@ fn what_a_system_cannot_do_is_refused() {
     place.write("cut.yaml", system(&fields, "{ at: 500ms, partition: { from: a, to: b, for: 100ms } }"));
     let refused = place.faultline(["run", "cut.yaml", "--out", "cut"]).assert().code(2);
     refused.stderr(says("`partition` needs emulated links"));
+    assert!(!place.path("cut").exists(), "a refused run leaves no record");
     for (file, message) in [
         (
             system(&fields, "{ at: 1s, slowStorage: { cluster: a, node: 0, by: 1s, for: 1s } }"),
@@ -420,4 +426,108 @@ fn in_network_namespaces_a_partition_drops_packets_and_addresses_stay() {
     let address = output.lines().find_map(|it| it.strip_prefix("b is ")).unwrap();
     assert!(output.contains(&format!("asked by {address}\n")), "{output}");
     assert_eq!(place.processes(), [] as [String; 0]);
+}
+
+/// A program that logs what it sends and delivers. If `BAD` is set, it loses a message.
+const LOGS: &str = r#"
+        import json, os, socket, time
+        name, life = os.environ["FAULTLINE_NAME"], int(os.environ["FAULTLINE_LIFE"])
+        hosts = dict(it.split("=") for it in os.environ["FAULTLINE_NODES"].split(","))
+        number = 0
+        def log(fact, **more):
+            global number
+            line = {"process": name, "life": life, "number": number, "time_ns": time.monotonic_ns(), "fact": fact}
+            print(json.dumps({**line, **more}), flush=True)
+            number += 1
+        socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        socket.bind((hosts[name], 9999))
+        print("starting", flush=True)
+        open("bound", "w").close()
+        if name == "a-0":
+            socket.settimeout(0.1)
+            for it in range(5):
+                log("sent", receiver="b-0", message_number=it)
+                answer = None
+                while answer != it:
+                    socket.sendto(str(it).encode(), (hosts["b-0"], 9999))
+                    try:
+                        answer = int(socket.recv(99))
+                    except OSError:
+                        pass
+        elif name == "b-0":
+            seen = set()
+            while len(seen) < 5:
+                it, sender = socket.recvfrom(99)
+                socket.sendto(it, sender)
+                it = int(it)
+                if it not in seen and (it != 2 or "BAD" not in os.environ):
+                    log("delivered", sender="a-0", message_number=it)
+                seen.add(it)
+        log("finished")
+        time.sleep(600)
+"#;
+
+#[test]
+fn the_own_log_of_a_system_is_judged_after_the_run() {
+    for (env, code, text) in
+        [("", 0, "PASS"), ("env: { BAD: '1' }", 1, "message 2 from a-0 to b-0 was never delivered")]
+    {
+        let place = TestDirectory::new();
+        place.write("node.py", LOGS.replace("\n        ", "\n"));
+        let command = "command: [python3, node.py]\n      files: { node.py: { file: node.py } }";
+        let ready = "ready: { exec: [test, -e, bound] }";
+        let fields = format!("{command}\n      {env}\n      {ready}\n      ends: {{ after: 4s }}");
+        let (json, _) = place.run("own.yaml", "local", &system(&fields, ""), "run");
+        assert_eq!(json["run"]["outcome"], "completed", "{json}");
+        let mut lines =
+            r#"{"event":"run","version":1,"name":"own","clusters":{"a":["a-0","a-1"],"b":["b-0"]}}"#
+                .to_owned();
+        for name in ["a-0-1.log", "a-1-1.log", "b-0-1.log"] {
+            let log = log(&place, name);
+            let facts = log.lines().filter(|it| it.starts_with("{\"process\""));
+            facts.for_each(|it| lines += &format!("\n{it}"));
+        }
+        place.write("events.jsonl", lines + "\n{\"event\":\"end\",\"outcome\":\"completed\"}\n");
+        place.faultline(["check", "--events", "events.jsonl"]).assert().code(code).stdout(says(text));
+    }
+}
+
+#[test]
+fn the_figures_of_a_probe_agree_with_an_independent_recount_of_the_exported_facts() {
+    let place = TestDirectory::new();
+    // The node that answers is down for a second, twice; connections are refused meanwhile.
+    let fields = "command: [python3, -m, http.server, '8080', --bind, '{{ bind }}']
+      ready: { tcp: '{{ bind }}:8080' }
+      probes: { up: { by: b, every: 100ms, timeout: 500ms, tcp: '{{ nodes[0].host }}:8080' } }
+      ends: { after: 6s }";
+    let down = "crash: { cluster: a, node: 0, repair: 1s }";
+    let faults = format!(
+        "{{ at: 1s, {down} }}, {{ at: 2800ms, crash: {{ cluster: a, node: 1 }} }}, {{ at: 4s, {down} }}"
+    );
+    let expect = "{ probe: up, availability: 0.1 }, { probe: up, longestOutage: 5s }";
+    let text = format!("{}  expect: [{expect}]\n", system(fields, &faults));
+    let (json, _) = place.run("own.yaml", "local", &text, "run");
+    let recoveries = json["probeRecoveries"].as_array().unwrap();
+    let exported = place.faultline(["export", "run"]).output().unwrap().stdout;
+    let mut recount = std::process::Command::new("python3");
+    recount.args(["-c", include_str!("recount.py")]);
+    recount.args(recoveries.iter().map(|it| it["atSeconds"].to_string()));
+    let mut recount = recount.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    recount.stdin.take().unwrap().write_all(&exported).unwrap();
+    let counted: Value = serde_json::from_slice(&recount.wait_with_output().unwrap().stdout).unwrap();
+    let probe = &json["probes"][0];
+    for name in ["samples", "succeeded"] {
+        assert_eq!(probe[name], counted[name], "{name}: {json}");
+    }
+    let same = |ours: &Value, theirs: &Value, what: &str| match (ours.as_f64(), theirs.as_f64()) {
+        (Some(ours), Some(theirs)) => assert!((ours - theirs).abs() < 2e-6, "{what}: {ours} and {theirs}"),
+        (ours, theirs) => assert_eq!(ours, theirs, "{what}"),
+    };
+    same(&json["expectations"][0]["figure"], &counted["availability"], "availability");
+    same(&json["expectations"][1]["figure"], &counted["longestOutage"], "longest outage");
+    assert!(counted["longestOutage"].as_f64().unwrap() > 0.5, "{counted}");
+    assert_eq!(recoveries.len(), 3);
+    for (it, theirs) in recoveries.iter().zip(counted["recovered"].as_array().unwrap()) {
+        same(&it["recoveredSeconds"], theirs, "recovery");
+    }
 }

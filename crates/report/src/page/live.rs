@@ -78,6 +78,7 @@ impl Update {
         let names = DisplayNames::new(manifest);
         let diagram = Diagram::new(&run.timeline, &names);
         let story = match &run.events[..] {
+            [] if manifest.system.is_some() => html! { p.hint { "No faults so far." } },
             [] => html! { p.hint { "No faults and no rollbacks so far." } },
             events => explanation(events),
         };
@@ -124,7 +125,7 @@ pub fn page(manifest: &Manifest, controls: bool) -> String {
     let diagram = Diagram::empty(&names);
     let packed = PackedDiagram::new(&diagram);
     let body = html! {
-        main data-stage="running" {
+        main data-stage="running" class=[manifest.system.is_some().then_some("system")] {
             (head(manifest))
             p #lost role="status" hidden {}
             p #sentence.now { "Reading the record." }

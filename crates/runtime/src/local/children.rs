@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{self, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
 
 use faultline_core::{Boot, Life, ProcessId, Span, StorageFate, Time};
+use faultline_guard::{Guard, RunId, VARIABLE, group_file, kill_group, matching};
 use faultline_shaper::Kernel;
 use faultline_tc::namespace::Hub;
 use nix::errno::Errno;
@@ -27,8 +27,7 @@ use crate::exits::{has_ended, is_by_kill, last_output};
 use crate::node::{NodeInput, NodeOptions};
 use crate::supervise::places::{GRACE_PERIOD, HostEvent, PlaceBackend, Seen};
 use crate::supervise::{PlaceContext, RunError};
-use crate::system::processes::{self, RunId, VARIABLE};
-use crate::system::{GUARD, STOPS_WITHIN};
+use crate::system::{STOPS_WITHIN, end_commands};
 
 /// The directory with a directory for each node.
 const NODES: &str = "nodes";
@@ -50,7 +49,7 @@ pub(super) struct Children {
 /// The commands of a system.
 struct Commands {
     run: RunId,
-    guard: process::Child,
+    _guard: Guard,
 }
 
 struct Child {
@@ -132,37 +131,14 @@ impl Children {
     }
 }
 
-/// Kills the processes whose identifier meets a condition, and those that they start meanwhile. The own processes of their
-/// nodes have ended.
-async fn end_commands(is_it: impl Fn(&str) -> bool) {
-    for _ in 0..processes::MOST_SEARCHES {
-        if !processes::signal(&is_it, &[], Signal::SIGKILL) {
-            break;
-        }
-        tokio::time::sleep(processes::PAUSE).await;
-    }
-}
-
 impl Commands {
-    /// Starts the guard of a run's commands: `command` followed by [`GUARD`].
+    /// Starts the guard of a run's commands with `command`, which starts a node.
     fn guarded(command: &[OsString], run_dir: &Path) -> Result<Commands, RunError> {
         let run = RunId::generate().map_err(RunError::Secret)?;
-        let (program, first) = command.split_first().expect("a command starts with a program");
-        let mut guard = process::Command::new(program);
-        guard.args(first).arg(GUARD).arg(run.as_str()).arg(run_dir.join(NODES));
-        // Neither signals from the terminal nor the end of this program's process group must reach the guard.
-        guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-        let guard = guard.spawn();
-        let guard = guard.map_err(|source| RunError::Launch { program: program.clone(), source })?;
-        Ok(Commands { run, guard })
-    }
-}
-
-/// Lets the guard end, and with it any command that remains.
-impl Drop for Commands {
-    fn drop(&mut self) {
-        drop(self.guard.stdin.take());
-        let _ = self.guard.wait();
+        let guard = Guard::start(command, &run, &run_dir.join(NODES), false);
+        let program = command.first().cloned().unwrap_or_default();
+        let guard = guard.map_err(|source| RunError::Launch { program, source })?;
+        Ok(Commands { run, _guard: guard })
     }
 }
 
@@ -204,7 +180,7 @@ impl PlaceBackend for Children {
             // Signals from the terminal must reach only the supervisor.
             .process_group(0)
             .kill_on_drop(true);
-        let group = processes::group_file(&self.node_dir(process).join(life.0.to_string()));
+        let group = group_file(&self.node_dir(process).join(life.0.to_string()));
         let id = self.commands.as_ref().map(|it| it.run.of_life(process, life));
         command.envs(id.iter().map(|it| (VARIABLE, it)));
         let spawned = match &self.hub {
@@ -231,8 +207,8 @@ impl PlaceBackend for Children {
             let _ = killpg(pid, Signal::SIGKILL);
             // So have the commands of a system's node.
             if let Some(id) = id {
-                processes::kill_group(&group);
-                end_commands(|it| it == id).await;
+                kill_group(&group);
+                end_commands(|it| it == id, &[]).await;
             }
             exit.send_replace(Some((status, clock.now())));
             let is_expected = is_ordered.get() && is_by_kill(status);
@@ -258,7 +234,7 @@ impl PlaceBackend for Children {
         // A search takes much longer than the signals that follow.
         let commands = match ids.is_empty() {
             true => Vec::new(),
-            false => processes::matching(|it| ids.contains(it), &self.pids_of(&alive)),
+            false => matching(|it| ids.contains(it), &self.pids_of(&alive)),
         };
         let mut seen = Vec::with_capacity(alive.len());
         for &(process, life) in &alive {
@@ -271,7 +247,7 @@ impl PlaceBackend for Children {
             let _ = signal::kill(pid, Signal::SIGKILL);
         }
         if !ids.is_empty() {
-            end_commands(|it| ids.contains(it)).await;
+            end_commands(|it| ids.contains(it), &[]).await;
         }
         for life in &alive {
             let child = self.children.get_mut(life).expect("the child was signalled");
@@ -297,7 +273,7 @@ impl PlaceBackend for Children {
                 let child = self.children.get(&(process, life)).filter(|it| it.is_alive());
                 let id = commands.run.of_life(process, life);
                 child.is_some_and(|it| {
-                    let send = || processes::signal(|it| it == id, &[it.pid], signal);
+                    let send = || faultline_guard::signal(|it| it == id, &[it.pid], signal);
                     // A command that starts another one meanwhile is found the second time.
                     let is_running = send();
                     send() || is_running

@@ -6,13 +6,13 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use faultline_core::Ending;
+use faultline_guard::VARIABLE;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
-use super::processes::VARIABLE;
 use super::{Attempt, NodeSystem};
 
 /// Number of bytes of a command's output that an error shows, and of the answer to a request that are read.

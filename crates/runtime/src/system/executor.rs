@@ -35,7 +35,7 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::NodeSystem;
-use super::processes::{self, end_own};
+use super::end_own;
 use super::runner::{self, Instruction, Told};
 use crate::clock::{monotonic, wait_until};
 use crate::control;
@@ -217,7 +217,7 @@ impl Executor {
     /// Signals the processes of the commands. Returns whether there are any.
     fn signal(&self, signal: Signal) -> bool {
         let id = self.id.borrow();
-        processes::signal(|it| it == *id, &[getpid()], signal)
+        faultline_guard::signal(|it| it == *id, &[getpid()], signal)
     }
 
     /// Ends the current life, with everything that its commands have started.
@@ -300,7 +300,7 @@ impl Strike {
         let decided = Arc::clone(&stops);
         // A search takes much longer than the signals that follow.
         let me = [getpid()];
-        let found: Vec<Pid> = processes::matching(|it| it == id, &me);
+        let found: Vec<Pid> = faultline_guard::matching(|it| it == id, &me);
         let wait_and_stop = move || {
             wait_until(at);
             if *decided.get_or_init(|| true) {
@@ -308,7 +308,7 @@ impl Strike {
                     // A process that has ended in the meantime needs no signal.
                     let _ = kill(pid, Signal::SIGSTOP);
                 }
-                processes::signal(|it| it == id, &me, Signal::SIGSTOP);
+                faultline_guard::signal(|it| it == id, &me, Signal::SIGSTOP);
             }
             monotonic()
         };

@@ -2,14 +2,13 @@
 //! instructions of the node's process, which [records](Recorder) what the runner tells. The runner is in the same process,
 //! or, in a pod, in a container with the system's own image, where an [executor](serve) hosts it.
 //!
-//! A node's processes are all those whose environment contains the life's identifier ([`processes`]), so programs that
+//! A node's processes are all those whose environment contains the life's identifier ([`faultline_guard`]), so programs that
 //! leave their process group do not escape.
 
 mod attempt;
 mod commands;
 mod executor;
 mod output;
-pub(crate) mod processes;
 mod runner;
 
 use std::fmt;
@@ -20,14 +19,12 @@ pub(crate) use commands::{Commands, Recorder};
 pub(crate) use executor::ExecutorClient;
 pub use executor::{ExecutorError, Start, serve};
 use faultline_core::{Boot, CheckNo, ProbeNo, WatchNo};
+use faultline_guard::{MOST_SEARCHES, PAUSE, VARIABLE, signal};
 pub use faultline_tc::namespace::stable_address_of;
-pub use processes::guard;
+use nix::sys::signal::Signal;
+use nix::unistd::{Pid, getpid};
 use regex::Regex;
 pub(crate) use runner::{Instruction, STOPS_WITHIN};
-
-/// The first argument of the program that ends the commands of a run with the program that started it ([`guard`]). The
-/// second one identifies the run, and the third one is the directory with a directory for each node.
-pub const GUARD: &str = "--guard";
 
 /// What a node of a system runs in one of its lives.
 #[derive(Debug)]
@@ -89,7 +86,23 @@ pub struct Probe {
 
 /// Returns the identifier that the supervisor has given to the commands of this process; empty if there is none.
 pub fn own_id() -> String {
-    std::env::var(processes::VARIABLE).unwrap_or_default()
+    std::env::var(VARIABLE).unwrap_or_default()
+}
+
+/// Kills all processes of the commands of a life that this process started, and those that they start meanwhile.
+async fn end_own(id: &str) {
+    end_commands(|it| it == id, &[getpid()]).await;
+}
+
+/// Kills the processes of commands whose identifier meets a condition, and those that they start meanwhile. Omits `nodes`,
+/// the own processes of nodes that have not ended.
+pub(crate) async fn end_commands(is_it: impl Fn(&str) -> bool, nodes: &[Pid]) {
+    for _ in 0..MOST_SEARCHES {
+        if !signal(&is_it, nodes, Signal::SIGKILL) {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
 }
 
 impl fmt::Debug for Probe {

@@ -17,7 +17,6 @@ use tracing::warn;
 
 use super::attempt::{Attempted, attempt, command, ending_of};
 use super::output::Lines;
-use super::processes;
 use super::{NodeSystem, Probe};
 
 /// Time within which a command must end after it was asked to. It is then killed.
@@ -129,7 +128,7 @@ impl Shared {
         while self.group.get().is_some() && asked.elapsed() < STOPS_WITHIN {
             sleep(READY_EVERY / 5).await;
         }
-        processes::end_own(&self.system.id).await;
+        super::end_own(&self.system.id).await;
     }
 
     /// Tells the node's process something. Waits while that process is busy.
@@ -188,7 +187,7 @@ impl Shared {
     /// Runs one execution of the command to its end.
     async fn run(&self, mut child: Child) -> Ending {
         self.group.set(child.id().map(|it| Pid::from_raw(it.cast_signed())));
-        let file = processes::group_file(&self.system.dir);
+        let file = faultline_guard::group_file(&self.system.dir);
         if let Some(group) = self.group.get()
             && let Err(error) = std::fs::write(&file, group.to_string())
         {

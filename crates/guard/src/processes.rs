@@ -8,39 +8,46 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
 
 use faultline_core::{Life, ProcessId};
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::unistd::{Pid, getpgrp, getpid};
+use nix::unistd::{Pid, getpgrp};
 
 /// The environment variable with the identifier.
-pub(crate) const VARIABLE: &str = "FAULTLINE_ID";
+pub const VARIABLE: &str = "FAULTLINE_ID";
 /// Time between two searches for processes that remain.
-pub(crate) const PAUSE: Duration = Duration::from_millis(2);
+pub const PAUSE: Duration = Duration::from_millis(2);
 /// The maximum number of such searches. A process that the kernel cannot end yet outlives them.
-pub(crate) const MOST_SEARCHES: usize = 1_000;
+pub const MOST_SEARCHES: usize = 1_000;
 
 /// The identifiers of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RunId(String);
+pub struct RunId(String);
 
 impl RunId {
     /// Returns an identifier that no other run on this machine has.
-    pub(crate) fn generate() -> Result<RunId, getrandom::Error> {
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel provides no random bytes.
+    pub fn generate() -> Result<RunId, getrandom::Error> {
         Ok(RunId(format!("{:016x}", getrandom::u64()?)))
     }
 
     /// Returns the text that identifies the run.
-    pub(crate) fn as_str(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 
+    /// Returns the identifier of the programs that are protocols or applications.
+    pub fn of_programs(&self) -> String {
+        format!("{}-programs", self.0)
+    }
+
     /// Returns the identifier of a life.
-    pub(crate) fn of_life(&self, process: ProcessId, life: Life) -> String {
+    pub fn of_life(&self, process: ProcessId, life: Life) -> String {
         format!("{}-{}-{}", self.0, process.0, life.0)
     }
 }
@@ -76,7 +83,7 @@ fn has_id(pid: Pid, is_it: impl Fn(&str) -> bool) -> bool {
 
 /// Returns the processes of commands: those that `nodes`, the own processes of nodes, started, and those whose identifier
 /// meets a condition. Omits `nodes`.
-pub(crate) fn matching(is_it: impl Fn(&str) -> bool, nodes: &[Pid]) -> Vec<Pid> {
+pub fn matching(is_it: impl Fn(&str) -> bool, nodes: &[Pid]) -> Vec<Pid> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.filter_map(|it| it.ok()?.file_name().to_str()?.parse().ok()).map(Pid::from_raw);
     let running: Vec<Running> =
@@ -106,12 +113,12 @@ pub(crate) fn matching(is_it: impl Fn(&str) -> bool, nodes: &[Pid]) -> Vec<Pid> 
 }
 
 /// Returns the file with the number of the process group of a life's command, beside the life's working directory.
-pub(crate) fn group_file(dir: &Path) -> PathBuf {
+pub fn group_file(dir: &Path) -> PathBuf {
     dir.with_extension("group")
 }
 
 /// Kills the process group of a life's command, if the command is running.
-pub(crate) fn kill_group(file: &Path) {
+pub fn kill_group(file: &Path) {
     let number = fs::read_to_string(file).ok().and_then(|it| it.parse().ok());
     if let Some(group) = number.filter(|it| *it > 1) {
         let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
@@ -120,7 +127,7 @@ pub(crate) fn kill_group(file: &Path) {
 }
 
 /// Sends a signal to [these processes](matching). Returns whether there were any.
-pub(crate) fn signal(is_it: impl Fn(&str) -> bool, nodes: &[Pid], signal: Signal) -> bool {
+pub fn signal(is_it: impl Fn(&str) -> bool, nodes: &[Pid], signal: Signal) -> bool {
     let found = matching(is_it, nodes);
     for pid in &found {
         // A process that has ended in the meantime needs no signal.
@@ -129,51 +136,11 @@ pub(crate) fn signal(is_it: impl Fn(&str) -> bool, nodes: &[Pid], signal: Signal
     !found.is_empty()
 }
 
-/// Kills all processes of the commands of a life that this process started, and those that they start meanwhile.
-pub(crate) async fn end_own(id: &str) {
-    let me = [getpid()];
-    for _ in 0..MOST_SEARCHES {
-        if !signal(|it| it == id, &me, Signal::SIGKILL) {
-            break;
-        }
-        tokio::time::sleep(PAUSE).await;
-    }
-}
-
-/// Kills all processes of the commands of a run once standard input ends, which is when the program that wrote to it has
-/// ended. `nodes` is the directory with a directory for each node.
-///
-/// # Errors
-///
-/// Fails if standard input cannot be read.
-pub fn guard(run: &str, nodes: &Path) -> io::Result<()> {
-    // `pkill faultline` must not end the guard as well.
-    let _ = fs::write("/proc/self/comm", "guard");
-    let ended = io::stdin().lock().read_to_end(&mut Vec::new());
-    let prefix = format!("{run}-");
-    let directories =
-        fs::read_dir(nodes).into_iter().flatten().filter_map(|it| fs::read_dir(it.ok()?.path()).ok());
-    for path in directories.flatten().filter_map(|it| Some(it.ok()?.path())) {
-        if path.extension().is_some_and(|it| it == "group") {
-            kill_group(&path);
-        }
-    }
-    // A process that starts another one while it is being killed is found in the next search.
-    let mut quiet = 0;
-    for _ in 0..MOST_SEARCHES {
-        quiet = if signal(|it| it.starts_with(&prefix), &[], Signal::SIGKILL) { 0 } else { quiet + 1 };
-        if quiet > 2 {
-            break;
-        }
-        thread::sleep(PAUSE);
-    }
-    ended.map(drop)
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::{Child, Command, Stdio};
+    use std::thread;
 
     use super::*;
 

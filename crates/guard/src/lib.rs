@@ -1,0 +1,14 @@
+//! The processes of commands that Faultline starts, and the guard that ends them.
+//!
+//! A program that is killed cannot end its commands itself. It therefore starts a [`Guard`] beforehand, another process,
+//! which ends them once the program has ended. Both kinds of commands are guarded in the same way: [programs] that are a
+//! protocol or an application, and the commands of a [system].
+//!
+//! [programs]: https://github.com/faultline-testbed/faultline/blob/main/docs/programs.md
+//! [system]: https://github.com/faultline-testbed/faultline/blob/main/docs/systems.md
+
+mod guard;
+mod processes;
+
+pub use guard::{Guard, MARK, serve};
+pub use processes::{MOST_SEARCHES, PAUSE, RunId, VARIABLE, group_file, kill_group, matching, signal};
