@@ -256,6 +256,9 @@ pub enum Fact {
     Observed(Box<Observation>),
     /// A fault flipped a bit.
     Flipped(Flipped),
+    /// A read of this process's storage found no intact copy of a part of a checkpoint: the copy is damaged or missing.
+    /// The part may belong to another process.
+    Damaged(ImageName),
 }
 
 /// What contained a bit when a fault flipped it.
@@ -365,7 +368,8 @@ kinds! {
         RecoveryJoined
         Drained
         Broke
-        Flipped;
+        Flipped
+        Damaged;
     supervisor:
         LifeStarted
         Begun
@@ -423,6 +427,7 @@ impl Fact {
             Fact::Durable(_) => FactKind::Durable,
             Fact::Removed(_) => FactKind::Removed,
             Fact::Flipped(_) => FactKind::Flipped,
+            Fact::Damaged(_) => FactKind::Damaged,
             Fact::Held => FactKind::Held,
             Fact::Restored(_) => FactKind::Restored,
             Fact::Finished(_) => FactKind::Finished,

@@ -166,7 +166,11 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
                 let is_intact = |image: &Arc<Image<P::Head, P::Saved>>| {
                     !self.state.verify || !name.is_part() || checked(&image.snapshot.application).is_some()
                 };
-                Input::Read { name, image: image.filter(is_intact) }
+                let image = image.filter(is_intact);
+                if image.is_none() && name.is_part() {
+                    self.state.fact::<P>(FactKind::Damaged, || Fact::Damaged(name), out);
+                }
+                Input::Read { name, image }
             }
             Event::Listed(images) => Input::Listed(images),
             Event::Recorded { version } => Input::Recorded { version },

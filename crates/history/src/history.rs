@@ -226,6 +226,8 @@ pub struct History<'a> {
     pub results: Vec<(Point, Witness, Digest)>,
     /// Every bit that a fault flipped, in the order of processes and lives.
     pub flips: Vec<(Point, Flipped)>,
+    /// Every part of which a read found no intact copy, in the order of processes and lives.
+    pub damaged: Vec<(Point, ImageName)>,
     /// The history of a task-based program; `None` for processes that exchange messages.
     pub tasks: Option<Tasks>,
     /// The history of a planned program; `None` for other programs.

@@ -127,6 +127,7 @@ impl Display for Predicate<'_> {
                 if *is_checked { f.write_str(", which its digest reveals") } else { Ok(()) }
             }
             Fact::Flipped(Flipped::State) => f.write_str("continues with a flipped bit in its state"),
+            Fact::Damaged(name) => write!(f, "finds {} damaged or missing in its storage", names.part(*name)),
             Fact::Held => f.write_str("stops for a recovery"),
             Fact::Restored(restored) => {
                 match &restored.0 {

@@ -91,9 +91,10 @@ impl Extent {
         let cluster = |it: &ClusterId| self.has_cluster(*it);
         match fact {
             Fact::Saved(saved) => process(&saved.0.owner),
-            Fact::Durable(name) | Fact::Removed(name) | Fact::Flipped(Flipped::Copy { name, .. }) => {
-                process(&name.owner)
-            }
+            Fact::Durable(name)
+            | Fact::Removed(name)
+            | Fact::Damaged(name)
+            | Fact::Flipped(Flipped::Copy { name, .. }) => process(&name.owner),
             Fact::Restored(restored) => restored.0.is_none_or(|it| process(&it.owner)),
             Fact::Planned(planned) => process(&planned.partition),
             Fact::Rerun { by, .. } => process(by),

@@ -309,7 +309,7 @@ impl Row {
                 self.state(saved.1);
                 self.state_bytes = Some(saved.2);
             }
-            Fact::Durable(image) | Fact::Removed(image) => self.image(image, names),
+            Fact::Durable(image) | Fact::Removed(image) | Fact::Damaged(image) => self.image(image, names),
             Fact::Flipped(Flipped::Copy { name, is_checked }) => {
                 self.image(name, names);
                 self.checked = Some(*is_checked);

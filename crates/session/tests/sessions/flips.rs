@@ -58,7 +58,7 @@ fn was_restored(recording: &Recording) -> bool {
 #[test]
 fn flipped_bits_never_change_a_result_if_storage_is_verified() {
     let federation = federation(true);
-    let mut restored = 0;
+    let (mut restored, mut damaged) = (0, 0);
     for seed in 0..1000 {
         let recording = run(&federation, seed);
         let judgement = &recording.judgement;
@@ -71,8 +71,15 @@ fn flipped_bits_never_change_a_result_if_storage_is_verified() {
         let nothing_struck = recording.is_without_fault(&federation);
         assert!(judgement.verdict == Verdict::Pass || nothing_struck, "seed {seed}: {:?}", judgement.reasons);
         restored += u32::from(was_restored(&recording));
+        for fact in facts(&recording) {
+            let Fact::Damaged(name) = fact else { continue };
+            let is_flipped = |it: &Fact| matches!(it, Fact::Flipped(Flipped::Copy { name: flipped, .. }) if flipped == name);
+            assert!(facts(&recording).any(is_flipped), "seed {seed}: {name}");
+            damaged += 1;
+        }
     }
     assert!(restored > 100, "{restored} runs restored a part of which another copy was damaged");
+    assert!(damaged > 100, "{damaged} reads found a damaged part");
 }
 
 #[test]
@@ -168,7 +175,8 @@ fn a_flipped_bit_in_memory_leaves_the_right_result_or_no_verdict() {
 
 #[test]
 fn what_has_no_content_cannot_be_flipped() {
-    let synthetic = "synthetic: { traffic: { exact: { duration: 1s, messages: [{ from: a, to: b, count: 40 }] } } }";
+    let synthetic =
+        "synthetic: { traffic: { exact: { duration: 1s, messages: [{ from: a, to: b, count: 40 }] } } }";
     let federation =
         federation_of(COORDINATED, synthetic, false, "at: 300ms, flip: { cluster: b, node: 0, in: message }");
     let recording = run(&federation, 1);

@@ -41,6 +41,7 @@ pub(super) fn read(kind: FactKind, facts: u64, run: &RunLine, from: &mut Fields<
         }
         FactKind::Durable => Fact::Durable(from.image()?),
         FactKind::Removed => Fact::Removed(from.image()?),
+        FactKind::Damaged => Fact::Damaged(from.image()?),
         FactKind::Flipped => Fact::Flipped(flipped(from)?),
         FactKind::Restored => {
             let image = from.optional_image()?;
