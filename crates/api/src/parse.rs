@@ -493,6 +493,9 @@ fn instead(word: &str, expected: &[&'static str]) -> String {
     if let Some((field, value)) = word.split_once(':').filter(|(field, _)| expected.contains(field)) {
         return format!("write a space after the colon: `{field}: {value}`");
     }
+    if word == "reported" && expected.contains(&"rack") {
+        return "a line names a node, not a rack: write `loseCluster: { reported: … }` or `crash: { reported: … }`".into();
+    }
     let possible = match expected {
         [] => "remove it, because no fields are allowed here".to_owned(),
         [only] => format!("use `{only}`"),

@@ -18,7 +18,7 @@
 
 use std::sync::Arc;
 
-use faultline_core::fault::Impairment;
+use faultline_core::fault::{Flip, Impairment};
 use faultline_core::{
     ClusterId, Fault, FaultNo, PlannedFault, ProcessId, Span, Target, Time, Trigger, WatchNo,
 };
@@ -232,8 +232,8 @@ impl Draw<'_> {
             ActionRef::Impair(it) => {
                 let process = self.process(it.process, it.cluster, it.node);
                 match it.how {
-                    Impairment::Flip { .. } => {
-                        let how = Impairment::Flip { bit: self.rng.random() };
+                    Impairment::Flip(flip) => {
+                        let how = Impairment::Flip(Flip { bit: self.rng.random(), ..flip });
                         Fault::Impair { process, how, span: None }
                     }
                     how => Fault::Impair { process, how, span: self.span(it.span) },

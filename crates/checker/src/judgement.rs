@@ -130,7 +130,7 @@ pub(crate) enum Evidence {
     Whole,
     /// Facts may be missing.
     Incomplete,
-    /// A process may have restored a state with a flipped bit, for which no protocol is to blame.
+    /// A process may have continued with a flipped bit, for which no protocol is to blame.
     Corrupted,
     /// The record was changed after the run.
     Changed,
@@ -329,6 +329,9 @@ impl Judgement {
                 finding.unknown = text.map(|it| format!("doubtful, because {why}: {it}"));
             }
             judged.push(finding);
+        }
+        if evidence == Evidence::Corrupted && open.is_empty() {
+            open.extend(judged.iter().find(|it| it.is_doubtful).and_then(|it| it.unknown.clone()));
         }
         let verdict = match (wrong.is_empty(), open.is_empty()) {
             (true, true) => Verdict::Pass,

@@ -11,7 +11,7 @@ use faultline_console::place::{self, Claim};
 use faultline_console::repetition::consecutive;
 use faultline_experiments::compare::page::Link;
 use faultline_experiments::compare::{
-    Comparison, Made, Runs, Settings, compare as run, name_of_runs, page, text,
+    Comparison, Keeper, Made, Runs, Settings, compare as run, name_of_runs, page, text,
 };
 use faultline_experiments::curves::{self, Curves};
 use faultline_experiments::stored::{ResultStore, RunProgress, StoredResult};
@@ -283,7 +283,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
         let mut printer = PartPrinter::begin(part, &of_parts);
         let mut keep = |it: &StoredResult| printer.add(it);
         let mut store = ResultStore::new(Vec::new(), &mut keep, &mut tell, &interrupted).of_part(part);
-        let done = work.run(&federation, &settings, Runs::Simulated(&|_, _, _| ()), &mut store);
+        let done = work.run(&federation, &settings, Runs::Simulated(Keeper::NONE), &mut store);
         drop(progress);
         return printer.finish(done.incomplete().1 == 0 && !interrupted.load(Ordering::Relaxed));
     }
@@ -319,8 +319,14 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     let record = |protocol: &str, federation: &Federation, recording| {
         records.keep(&name_of_runs(protocol, !federation.spec.faults.is_empty()), federation, recording);
     };
+    let lacks = |protocol: &str, federation: &Federation| {
+        let name = name_of_runs(protocol, !federation.spec.faults.is_empty());
+        records.link(&name, settings.first_seed).is_none()
+    };
     let runs = match backend {
-        ComparedOn::Simulate | ComparedOn::Kubernetes => Runs::Simulated(&record),
+        ComparedOn::Simulate | ComparedOn::Kubernetes => {
+            Runs::Simulated(Keeper { keep: &record, lacks: &lacks })
+        }
         ComparedOn::Local => Runs::Elsewhere(BackendKind::Local, &mut maker),
     };
     let mut keep = |it: &StoredResult| {

@@ -314,7 +314,7 @@ fn event<P: Process>(entry: InputEntryOf<P>, jobs: &mut BTreeMap<JobNo, P::Job>)
         InputEntry::Membership(membership) => Event::Membership(membership),
         InputEntry::Computed(no) => Event::Computed(no, jobs.remove(&no)?.run()),
         InputEntry::Timeout => Event::Timeout,
-        InputEntry::Flip(bit) => Event::Flip(bit),
+        InputEntry::Flip(flip) => Event::Flip(flip),
         InputEntry::LifeStart { .. } | InputEntry::Did(_) => return None,
     })
 }

@@ -126,6 +126,11 @@ pub trait Application: Clone + Debug + Sized {
     fn has_left(&self) -> bool {
         false
     }
+    /// Flips a bit of the state, chosen by `bit`, such that the rank can continue. Returns whether it did; never, by
+    /// default. Not called while a job is running.
+    fn flip(&mut self, _bit: u64) -> bool {
+        false
+    }
     /// Returns, once, why this rank can no longer act, if it is a user's program that broke its contract. The rank is
     /// that of `process` in this life.
     fn failure(&mut self, _process: ProcessId, _life: Life) -> Option<Arc<Breakage>> {

@@ -1,5 +1,6 @@
-//! The `Debug` output of opaque bytes.
+//! Opaque bytes: their `Debug` output, and flipped bits.
 
+use alloc::vec::Vec;
 use core::fmt;
 
 use crate::id::finish;
@@ -36,6 +37,14 @@ impl fmt::Debug for Content<'_> {
             }
         }
     }
+}
+
+/// Returns the content with one bit flipped, which `bit` chooses; `None` if the content is empty.
+pub(crate) fn with_flipped_bit(content: &[u8], bit: u64) -> Option<Vec<u8>> {
+    let bit = bit.checked_rem(content.len() as u64 * 8)?;
+    let mut content = content.to_vec();
+    content[(bit / 8) as usize] ^= 1 << (bit % 8);
+    Some(content)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::application::Digest;
 use crate::claim::Claim;
-use crate::fault::{Change, EndedBy, Fault, StorageFate};
+use crate::fault::{Change, EndedBy, Fault, FlipTarget, StorageFate};
 use crate::id::{ClusterId, FactNo, FaultNo, Incarnation, Life, Position, ProcessId, TaskId, Theft};
 use crate::image::ImageName;
 use crate::membership::Boot;
@@ -254,13 +254,38 @@ pub enum Fact {
     },
     /// The process observed its node's command.
     Observed(Box<Observation>),
-    /// A fault flipped a bit of the state in a part of a checkpoint on its way to this process's storage.
-    Flipped {
+    /// A fault flipped a bit.
+    Flipped(Flipped),
+    /// A read of this process's storage found no intact copy of a part of a checkpoint: the copy is damaged or missing.
+    /// The part may belong to another process.
+    Damaged(ImageName),
+}
+
+/// What contained a bit when a fault flipped it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Flipped {
+    /// A message that the application receives. Its delivery is the previous fact.
+    Message(MessageId),
+    /// The state in a part of a checkpoint on its way to this process's storage.
+    Copy {
         /// The part. It may belong to another process.
         name: ImageName,
         /// Whether the part has a digest of the state, so that a read detects the change.
         is_checked: bool,
     },
+    /// The state of the application.
+    State,
+}
+
+impl Flipped {
+    /// Returns what contained the bit.
+    pub fn target(self) -> FlipTarget {
+        match self {
+            Flipped::Message(_) => FlipTarget::Message,
+            Flipped::Copy { .. } => FlipTarget::Copy,
+            Flipped::State => FlipTarget::State,
+        }
+    }
 }
 
 /// Declares [`FactKind`] and [`FactKind::OF_PROCESSES`], so that each kind is listed once.
@@ -343,7 +368,8 @@ kinds! {
         RecoveryJoined
         Drained
         Broke
-        Flipped;
+        Flipped
+        Damaged;
     supervisor:
         LifeStarted
         Begun
@@ -400,7 +426,8 @@ impl Fact {
             Fact::Saved(_) => FactKind::Saved,
             Fact::Durable(_) => FactKind::Durable,
             Fact::Removed(_) => FactKind::Removed,
-            Fact::Flipped { .. } => FactKind::Flipped,
+            Fact::Flipped(_) => FactKind::Flipped,
+            Fact::Damaged(_) => FactKind::Damaged,
             Fact::Held => FactKind::Held,
             Fact::Restored(_) => FactKind::Restored,
             Fact::Finished(_) => FactKind::Finished,

@@ -155,12 +155,30 @@ pub enum Impairment {
         /// The percentage.
         percent: u32,
     },
-    /// One bit of the state in the next part of a checkpoint that the node stores is flipped, before the storage computes
-    /// its checksum. The state must have content, rather than only a length.
-    Flip {
-        /// Chooses the bit, modulo the number of bits.
-        bit: u64,
-    },
+    /// One bit is flipped.
+    Flip(Flip),
+}
+
+/// A bit that a fault flips, once. What exists only as a length has no bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flip {
+    /// What contains the bit.
+    pub target: FlipTarget,
+    /// Chooses the bit, modulo the number of bits.
+    pub bit: u64,
+}
+
+/// What contains a bit that a fault flips.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum FlipTarget {
+    /// The next message with content that the application receives. What its sender, its protocols and their logs have
+    /// remains intact.
+    Message,
+    /// The state in the next part of a checkpoint that the node stores, before the storage computes its checksum.
+    Copy,
+    /// The state of the application, as soon as no computation is running
+    /// ([`Application::flip`](crate::Application::flip)).
+    State,
 }
 
 /// The impairments of a node that are in force, with the faults that cause them: at most one of each kind. Does not
@@ -305,7 +323,7 @@ impl Fault {
             Fault::Impair { how, .. } => match how {
                 Impairment::Paused => "pause",
                 Impairment::Slow { .. } => "slow",
-                Impairment::Flip { .. } => "flip",
+                Impairment::Flip(_) => "flip",
                 Impairment::Storage(StorageFault::Slow(_)) => "slowStorage",
                 Impairment::Storage(StorageFault::Full) => "fullStorage",
                 Impairment::Storage(StorageFault::Corrupt) => "corruptStorage",
@@ -353,12 +371,17 @@ impl Fault {
         }
     }
 
-    /// Returns the process of whose stored state the fault flips a bit.
-    pub fn flips(&self) -> Option<ProcessId> {
+    /// Returns the process at which the fault flips a bit, and what contains the bit.
+    pub fn flips(&self) -> Option<(ProcessId, FlipTarget)> {
         match *self {
-            Fault::Impair { process, how: Impairment::Flip { .. }, .. } => Some(process),
+            Fault::Impair { process, how: Impairment::Flip(flip), .. } => Some((process, flip.target)),
             _ => None,
         }
+    }
+
+    /// Returns the process that stores a state with a flipped bit because of the fault.
+    pub fn flips_copy(&self) -> Option<ProcessId> {
+        self.flips().filter(|it| it.1 == FlipTarget::Copy).map(|it| it.0)
     }
 
     /// Returns the fate of the storage of the processes that the fault kills.
@@ -387,7 +410,7 @@ impl Fault {
     /// it lasts until the end of the run.
     pub fn until(&self, at: Time) -> Time {
         match *self {
-            Fault::Kill { .. } | Fault::Impair { how: Impairment::Flip { .. }, .. } => at,
+            Fault::Kill { .. } | Fault::Impair { how: Impairment::Flip(_), .. } => at,
             Fault::Partition { span, .. } => at + span,
             Fault::Impair { span, .. } | Fault::Link { span, .. } => at + span.unwrap_or(Span::MAX),
         }

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
-use crate::content::Content;
+use crate::content::{Content, with_flipped_bit};
 use crate::fact::Witness;
 use crate::footprint::Footprint;
 use crate::id::{Attempt, Incarnation, Position, ProcessId, Sn};
@@ -109,11 +109,8 @@ pub(crate) fn flipped(pieces: &[Chunk], bit: u64) -> Option<Arc<[Chunk]>> {
     };
     let longest = (0..pieces.len()).max_by_key(|&it| content(&pieces[it]))?;
     let Chunk::Bytes(bytes) = &pieces[longest] else { return None };
-    let mut bytes = bytes.to_vec();
-    let bit = bit.checked_rem(bytes.len() as u64 * 8)?;
-    bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
     let mut all = pieces.to_vec();
-    all[longest] = Chunk::Bytes(bytes.into());
+    all[longest] = Chunk::Bytes(with_flipped_bit(bytes, bit)?.into());
     Some(all.into())
 }
 

@@ -10,8 +10,10 @@ use alloc::vec::Vec;
 
 use crate::application::{Application, Outbox};
 use crate::claim::Claim;
+use crate::content::with_flipped_bit;
 use crate::counters::Counters;
-use crate::fact::{Fact, FactKind, FactKinds, Witness};
+use crate::fact::{Fact, FactKind, FactKinds, Flipped, Witness};
+use crate::fault::{Flip, FlipTarget};
 use crate::footprint::Footprint;
 use crate::id::{FactNo, Incarnation, JobNo, Life, ProcessId, Role};
 use crate::image::{Image, ImageName, Snapshot, checked, flipped, with_digest};
@@ -78,8 +80,15 @@ struct NodeState<A: Application> {
     /// Next message number per receiver.
     channels: Counters,
     next_job: JobNo,
-    /// The bit to flip in the next part that is stored.
-    flip: Option<u64>,
+    flips: PendingFlips,
+}
+
+/// The bits that faults have ordered to flip and that have yet to be flipped, by what will contain them.
+#[derive(Clone, Copy, Debug, Default)]
+struct PendingFlips {
+    message: Option<u64>,
+    copy: Option<u64>,
+    state: Option<u64>,
 }
 
 /// One action of the application.
@@ -124,7 +133,7 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
             rest_wanted: false,
             repeats: P::repeats(&config.protocol),
             verify: config.verify,
-            flip: None,
+            flips: PendingFlips::default(),
             next_job: JobNo(0),
             job: None,
             changed: false,
@@ -157,7 +166,11 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
                 let is_intact = |image: &Arc<Image<P::Head, P::Saved>>| {
                     !self.state.verify || !name.is_part() || checked(&image.snapshot.application).is_some()
                 };
-                Input::Read { name, image: image.filter(is_intact) }
+                let image = image.filter(is_intact);
+                if image.is_none() && name.is_part() {
+                    self.state.fact::<P>(FactKind::Damaged, || Fact::Damaged(name), out);
+                }
+                Input::Read { name, image }
             }
             Event::Listed(images) => Input::Listed(images),
             Event::Recorded { version } => Input::Recorded { version },
@@ -171,8 +184,14 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
                 return;
             }
             Event::Timeout => Input::Timeout,
-            Event::Flip(bit) => {
-                self.state.flip = Some(bit);
+            Event::Flip(Flip { target, bit }) => {
+                let flips = &mut self.state.flips;
+                *match target {
+                    FlipTarget::Message => &mut flips.message,
+                    FlipTarget::Copy => &mut flips.copy,
+                    FlipTarget::State => &mut flips.state,
+                } = Some(bit);
+                self.settle(now, out);
                 return;
             }
         };
@@ -348,7 +367,13 @@ impl<A: Application> NodeState<A> {
 
     #[inline]
     fn compute<P: Protocol>(&mut self, out: &mut Out<Node<P, A>>) {
-        if self.held || self.job.is_some() {
+        if self.job.is_some() {
+            return;
+        }
+        if let Some(bit) = self.flips.state.take() {
+            self.flip_state::<P>(bit, out);
+        }
+        if self.held {
             return;
         }
         if let Some(job) = self.application.as_mut().and_then(Application::next_job) {
@@ -356,6 +381,15 @@ impl<A: Application> NodeState<A> {
             self.next_job = no.next();
             self.job = Some((no, FactNo(self.facts)));
             out.push(Action::Compute(no, job));
+        }
+    }
+
+    /// Flips a bit of the application's state, if the application supports this.
+    #[cold]
+    fn flip_state<P: Protocol>(&mut self, bit: u64, out: &mut Out<Node<P, A>>) {
+        if self.application.as_mut().is_some_and(|it| it.flip(bit)) {
+            self.changed = true;
+            self.fact::<P>(FactKind::Flipped, || Fact::Flipped(Flipped::State), out);
         }
     }
 
@@ -406,11 +440,11 @@ impl<P: Protocol, A: Application> NodeHost<'_, P, A> {
     /// Flips the bit that a fault has chosen, if the image is a part of a checkpoint with content.
     fn flipped(&mut self, image: Arc<Image<P::Head, P::Saved>>) -> Arc<Image<P::Head, P::Saved>> {
         let name = image.name;
-        let Some(bit) = self.state.flip.filter(|_| name.is_part()) else { return image };
+        let Some(bit) = self.state.flips.copy.filter(|_| name.is_part()) else { return image };
         let Some(application) = flipped(&image.snapshot.application, bit) else { return image };
-        self.state.flip = None;
+        self.state.flips.copy = None;
         let is_checked = self.state.verify;
-        self.fact(FactKind::Flipped, || Fact::Flipped { name, is_checked });
+        self.fact(FactKind::Flipped, || Fact::Flipped(Flipped::Copy { name, is_checked }));
         let snapshot = Snapshot { application, ..image.snapshot.clone() };
         Arc::new(Image { name, head: image.head.clone(), saved: image.saved.clone(), snapshot })
     }
@@ -427,10 +461,17 @@ impl<P: Protocol, A: Application> Host<P> for NodeHost<'_, P, A> {
         self.fact(FactKind::Suppressed, || Fact::Suppressed(id));
     }
 
-    fn deliver(&mut self, id: MessageId, payload: Payload) {
+    fn deliver(&mut self, id: MessageId, mut payload: Payload) {
         assert!(!self.state.held, "{} delivered while the application is held", id);
         self.state.delivered = self.state.delivered.wrapping_add(id.mix());
         self.fact(FactKind::Delivered, || Fact::Delivered(id));
+        if let Some(bit) = self.state.flips.message
+            && let Some(flipped) = with_flipped_bit(payload.bytes(), bit)
+        {
+            payload = Payload::from_slice(&flipped);
+            self.state.flips.message = None;
+            self.fact(FactKind::Flipped, || Fact::Flipped(Flipped::Message(id)));
+        }
         self.state.run::<P>(self.out, |application, outbox| application.deliver(id.from, payload, outbox));
     }
 

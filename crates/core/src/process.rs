@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::application::{Job, Progress, Wire};
 use crate::fact::Fact;
-use crate::fault::Handled;
+use crate::fault::{Flip, Handled};
 use crate::footprint::Footprint;
 use crate::id::{ClusterId, JobNo, ProcessId};
 use crate::image::{Image, ImageName};
@@ -109,9 +109,8 @@ pub enum Event<S, M, H, V, O> {
     Computed(JobNo, O),
     /// The requested deadline may have been reached. Early and repeated timeouts are harmless.
     Timeout,
-    /// A fault flips this bit of the state in the next part of a checkpoint that the process stores
-    /// ([`Impairment::Flip`](crate::fault::Impairment::Flip)).
-    Flip(u64),
+    /// A fault flips a bit ([`Impairment::Flip`](crate::fault::Impairment::Flip)).
+    Flip(Flip),
 }
 
 impl<S, M, H, V, O> Event<S, M, H, V, O> {

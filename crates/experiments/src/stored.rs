@@ -2,7 +2,7 @@
 //!
 //! This module neither reads nor writes files: the caller passes in the stored results, and stores each new one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,6 +54,8 @@ pub struct ResultStore<'a> {
     save: &'a mut dyn FnMut(&StoredResult),
     report: &'a mut dyn FnMut(RunProgress<'_>),
     interrupted: &'a AtomicBool,
+    /// Runs to perform although their results are stored. The results are not stored again.
+    repeated: BTreeSet<(String, u64)>,
     /// Perform only this part of the runs.
     part: Option<Part>,
     /// The number of requested runs.
@@ -81,13 +83,32 @@ impl<'a> ResultStore<'a> {
     ) -> ResultStore<'a> {
         let known = known.into_iter().map(|it| ((it.setting, it.seed), it.result)).collect();
         let (part, requested) = (None, 0);
-        ResultStore { known, save, report, interrupted, part, requested, total: 0, done: 0, out_of_memory: 0 }
+        ResultStore {
+            known,
+            save,
+            report,
+            interrupted,
+            repeated: BTreeSet::new(),
+            part,
+            requested,
+            total: 0,
+            done: 0,
+            out_of_memory: 0,
+        }
     }
 
     /// Lets the store perform only a part of the runs.
     #[must_use]
     pub fn of_part(self, part: Part) -> ResultStore<'a> {
         ResultStore { part: Some(part), ..self }
+    }
+
+    /// Lets a run be performed although its result is stored.
+    pub(crate) fn repeat(&mut self, form: &str, federation: &Federation, seed: u64) {
+        let run = (setting(form, federation), seed);
+        if self.known.remove(&run).is_some() {
+            self.repeated.insert(run);
+        }
     }
 
     /// Takes the part of this store, because the caller divides its work into larger pieces than runs.
@@ -176,7 +197,7 @@ impl<'a> ResultStore<'a> {
                 let kept = StoredResult { setting: setting.clone(), seed, result: kept };
                 if result.is_out_of_memory() {
                     self.out_of_memory += 1;
-                } else {
+                } else if !self.repeated.contains(&(setting.clone(), seed)) {
                     (self.save)(&kept);
                 }
                 // The same setting may be requested again.

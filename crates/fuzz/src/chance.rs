@@ -24,6 +24,11 @@ impl Chance {
         Chance::of_stream(seed, 2)
     }
 
+    /// Returns the stream of a seed that decides which bits are flipped in memory.
+    pub(crate) fn of_flips(seed: u64) -> Chance {
+        Chance::of_stream(seed, 3)
+    }
+
     fn of_stream(seed: u64, stream: u64) -> Chance {
         let mut chance = Chance::new(seed);
         chance.0.set_stream(stream);

@@ -45,10 +45,12 @@ impl Trial {
 }
 
 /// Returns the properties that a simulated run violates. No fact of such a run can be lost or changed, so facts that
-/// contradict each other are a violation, too. No protocol can cause them, so it is a violation by Faultline itself.
-pub(crate) fn violated(judgement: &Judgement) -> impl Iterator<Item = Property> + Clone {
+/// contradict each other are a violation, too. No protocol can cause them, so it is a violation by Faultline itself. A
+/// doubtful violation, which a flipped bit may explain, does not count.
+pub(crate) fn violated(judgement: &Judgement) -> impl Iterator<Item = Property> + Clone + '_ {
     let contradicts = judgement.of(Property::RecordComplete).unknown.is_some();
-    judgement.violated().chain(contradicts.then_some(Property::RecordComplete))
+    let certain = judgement.findings.iter().filter(|it| it.violation_count() > 0 && !it.is_doubtful);
+    certain.map(|it| it.property).chain(contradicts.then_some(Property::RecordComplete))
 }
 
 /// The maximum number of events of a run. Without a limit, two processes of a defective protocol could answer each

@@ -141,6 +141,8 @@ impl<'a> Builder<'a> {
             held: Vec::new(),
             claims: Vec::new(),
             results: Vec::new(),
+            flips: Vec::new(),
+            damaged: Vec::new(),
             tasks: None,
             planned: None,
             saved_by: BTreeMap::new(),
@@ -284,6 +286,8 @@ impl<'a> Builder<'a> {
             Fact::Consumed(_) => history.consumed += 1,
             Fact::Suppressed(id) => history.suppressed.push((*id, at)),
             Fact::DroppedStale(id) => history.stale.push((*id, at)),
+            Fact::Damaged(name) => history.damaged.push((at, *name)),
+            Fact::Flipped(flipped) => history.flips.push((at, *flipped)),
             Fact::Saved(saved) => {
                 let (name, witness, bytes) = &**saved;
                 if cursor.process == name.owner && cursor.host != name.owner {

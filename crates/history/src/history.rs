@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use faultline_core::fact::Flipped;
 use faultline_core::{
     Claim, ClusterId, Digest, Fact, FactNo, GroupId, ImageName, Incarnation, Life, MessageId, Position,
     ProcessId, Time, Vectors, Witness,
@@ -223,6 +224,10 @@ pub struct History<'a> {
     pub claims: Vec<Claimed<'a>>,
     /// Every result that a process reported, by segment.
     pub results: Vec<(Point, Witness, Digest)>,
+    /// Every bit that a fault flipped, in the order of processes and lives.
+    pub flips: Vec<(Point, Flipped)>,
+    /// Every part of which a read found no intact copy, in the order of processes and lives.
+    pub damaged: Vec<(Point, ImageName)>,
     /// The history of a task-based program; `None` for processes that exchange messages.
     pub tasks: Option<Tasks>,
     /// The history of a planned program; `None` for other programs.

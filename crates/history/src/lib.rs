@@ -38,6 +38,7 @@ mod build;
 mod context;
 mod contradiction;
 pub mod expected;
+mod flips;
 mod groups;
 mod history;
 mod hosting;
@@ -60,6 +61,7 @@ pub use activity::{Activity, Fate};
 pub use context::Context;
 pub use contradiction::Contradiction;
 pub use faultline_core::GroupId;
+pub use flips::Corruption;
 pub use groups::{Checkpoint, CheckpointName, Commit, Group, Groups, Part, RestoredBy, Rollback, StoredCopy};
 pub use history::{
     BetweenDelivery, Claimed, Ending, History, Point, ProcessHistory, Segment, SegmentNo, Source, Sums,

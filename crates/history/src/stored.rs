@@ -1,6 +1,6 @@
 //! The contents of the processes' storage at the end of a run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use faultline_core::{Fact, ImageName, Life, ProcessId};
 
@@ -16,25 +16,6 @@ struct Slot {
 }
 
 impl History<'_> {
-    /// Returns a part that was restored although a stored copy of it had a flipped bit that no digest reveals. The process
-    /// may have restored another copy.
-    pub fn silently_corrupted(&self) -> Option<ImageName> {
-        let facts = || self.trace.streams.values().flatten().map(|(_, fact)| fact);
-        let flipped: BTreeSet<ImageName> = facts()
-            .filter_map(|fact| match fact {
-                Fact::Flipped { name, is_checked: false } => Some(*name),
-                _ => None,
-            })
-            .collect();
-        if flipped.is_empty() {
-            return None;
-        }
-        facts().find_map(|fact| match fact {
-            Fact::Restored(restored) => restored.0.filter(|name| flipped.contains(name)),
-            _ => None,
-        })
-    }
-
     /// Returns the parts that are durable in some storage at the end of the run, each with its holder: those that
     /// became durable, and have since been neither removed by their holder nor destroyed or corrupted by a fault. Omits
     /// holders that are down, or whose cluster has left.

@@ -140,7 +140,7 @@ impl<'a> Supervision<'a> {
                     let corrupted = match fault.impairs_storage() {
                         Some((process, StorageFault::Corrupt)) => Some((process, fault.until(*at))),
                         // The part may be found damaged at any later time.
-                        _ => fault.flips().map(|process| (process, Time::NEVER)),
+                        _ => fault.flips_copy().map(|process| (process, Time::NEVER)),
                     };
                     if let Some((process, until)) = corrupted {
                         spoils.entry(process).and_modify(|it| *it = until.max(*it)).or_insert(until);

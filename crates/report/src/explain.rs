@@ -6,7 +6,8 @@ pub use faultline_checker::count;
 use faultline_checker::{Context, how_often, violation_at_end};
 use faultline_core::fault::{FaultState, Impairment, Outcome};
 use faultline_core::{
-    Cause, ClusterId, EndedBy, Fault, FaultNo, Position, ProcessId, Promise, Span, StorageFate, Target, Time,
+    Cause, ClusterId, EndedBy, Fault, FaultNo, ImageName, Position, ProcessId, Promise, Span, StorageFate,
+    Target, Time,
 };
 use faultline_history::GroupId;
 use faultline_history::expected::Assessment;
@@ -81,6 +82,10 @@ pub fn explain(timeline: &Timeline, manifest: &Manifest, names: &DisplayNames) -
     }
     for (_, it) in timeline.recoveries.iter().filter(|(_, it)| !it.live.is_empty()) {
         events.push((it.began, 3, it.ended, explainer.recovery(it)));
+    }
+    for &(at, holder, part) in &timeline.damaged {
+        // A read causes the rollback to another checkpoint, or the search for another copy.
+        events.push((at, 1, at, explainer.damaged(at, holder, part)));
     }
     for it in &timeline.taken_over {
         events.push((it.at, 2, it.at, explainer.taken_over(it)));
@@ -590,6 +595,18 @@ impl Explainer<'_> {
              have undone {since}.",
             count(it.again, "task"),
             it.cost,
+        )
+    }
+
+    fn damaged(&self, at: Time, holder: ProcessId, part: ImageName) -> String {
+        let whose = match holder == part.owner {
+            true => format!("its own part of {}", checkpoint(part.position())),
+            false => self.names.names().part_in_sentence(part),
+        };
+        format!(
+            "At {}, {} found the stored copy of {whose} damaged or missing, so this copy was not restored.",
+            self.time(at),
+            self.names.process(holder)
         )
     }
 

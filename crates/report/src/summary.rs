@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_checker::{Context, Finding, Judgement, Property, Verdict};
-use faultline_core::fault::{FaultState, Outcome};
+use faultline_core::fault::{FaultState, FlipTarget, Outcome};
 use faultline_core::{
-    Cause, ClusterId, Digest, EndedBy, Fact, FactKind, FaultNo, PlannedFault, Position, ProcessId, Span,
+    Cause, ClusterId, Digest, EndedBy, Fact, FaultNo, PlannedFault, Position, ProcessId, Span,
 };
 use faultline_history::expected::{Assessment, Met};
 use faultline_history::{Outage, ProcessTime, TimeByPart};
@@ -746,17 +746,23 @@ fn faults(
     timeline: &Timeline,
 ) -> Vec<FaultSummary> {
     let flips_nothing = |planned: &PlannedFault| {
+        let (process, target) = planned.fault.flips().filter(|_| !timeline.is_cut_short)?;
+        let mut facts = trace.lives(process).flat_map(|it| it.1);
         let has_flipped =
-            |process| trace.lives(process).flat_map(|it| it.1).any(|it| it.1.kind() == FactKind::Flipped);
-        planned.fault.flips().is_some_and(|it| !timeline.is_cut_short && !has_flipped(it))
+            facts.any(|it| matches!(it.1, Fact::Flipped(flipped) if flipped.target() == target));
+        (!has_flipped).then_some(match target {
+            FlipTarget::Message => "its application received no message with content after it",
+            FlipTarget::Copy => "its node stored no state with content after it",
+            FlipTarget::State => "its application had no state with content after it",
+        })
     };
     let states: BTreeMap<_, _> = manifest.faults.iter().map(|(no, state)| (*no, state)).collect();
     let summary = |planned: &PlannedFault| {
         let (state, reason) = match states.get(&planned.no) {
-            Some(FaultState::Effective) if flips_nothing(planned) => {
-                ("ineffective", Some("its node stored no state with content after it".to_owned()))
-            }
-            Some(FaultState::Effective) => ("effective", None),
+            Some(FaultState::Effective) => match flips_nothing(planned) {
+                Some(reason) => ("ineffective", Some(reason.to_owned())),
+                None => ("effective", None),
+            },
             Some(FaultState::Ineffective(reason)) => ("ineffective", Some(reason.to_string())),
             Some(FaultState::Pending) | None if timeline.is_cut_short => ("unknown", None),
             Some(FaultState::Pending) | None => ("pending", None),

@@ -431,6 +431,32 @@ fn what_missing_facts_could_change_is_not_stated() {
 }
 
 #[test]
+fn a_damaged_part_is_named() {
+    use faultline_core::Fact;
+
+    let (manifest, mut trace) = common::run(2);
+    let mut all = trace.streams.values().flatten();
+    let part = all.find_map(|(_, fact)| match fact {
+        Fact::Saved(saved) => Some(saved.0),
+        _ => None,
+    });
+    let part = part.expect("a process saved its part of a checkpoint");
+    for (holder, expected) in [
+        (part.owner, "its own part of checkpoint 1 damaged"),
+        (ProcessId(part.owner.0 + 1), "paris-0's part of checkpoint 1 damaged"),
+    ] {
+        let stream = trace.streams.iter_mut().find(|it| it.0.0 == holder).expect("the process has facts").1;
+        let last = stream.last().expect("the process has facts").0;
+        stream.push((last, Fact::Damaged(part)));
+        let judgement = passed();
+        let recorded =
+            RecordedRun { bundle: "damaged", manifest: &manifest, trace: &trace, judgement: &judgement };
+        let explained = Summary::new(recorded).explanation;
+        assert!(explained.iter().any(|it| it.text.contains(expected)), "{expected}: {explained:?}");
+    }
+}
+
+#[test]
 fn a_doubtful_violation_is_not_reported_as_one() {
     let mut judgement = failed();
     judgement.verdict = Verdict::Unknown;

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use faultline_core::fault::{Impairments, LinkProperties};
+use faultline_core::fault::{Flip, Impairments, LinkProperties};
 use faultline_core::{
     Boot, CheckNo, ClusterId, Fact, FactKind, Gauges, Life, Membership, ProcessId, Span, Time, Trigger,
 };
@@ -151,8 +151,8 @@ pub(crate) enum ToNode {
     },
     /// Impairs the node. Replaces earlier orders.
     Impair(Impairments),
-    /// Flips a bit of the next part that the process stores.
-    Flip(u64),
+    /// Flips a bit at the process.
+    Flip(Flip),
 }
 
 /// A message from a node to the supervisor.

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use faultline_core::fault::Flip;
 use faultline_core::process::{ActionOf, PacketOf};
 use faultline_core::{Boot, JobNo, Life, Membership, MembershipVersion, Process, ProcessId, Time};
 
@@ -33,7 +34,7 @@ pub(crate) enum Due {
     /// The next membership has arrived ([`SimProcess::coming`]).
     Membership,
     /// A fault flips a bit.
-    Flip(u64),
+    Flip(Flip),
 }
 
 /// The simulator's entry for a process. Fields are laid out in this order: those that every packet touches

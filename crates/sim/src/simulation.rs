@@ -515,10 +515,10 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
                 self.feed(process, Event::Computed(no, job.run()));
             }
             Input::Due(Due::Membership) => self.meet(process),
-            Input::Due(Due::Flip(bit)) => {
-                // A life that has not started stores nothing yet.
+            Input::Due(Due::Flip(flip)) => {
+                // A life that has not started has nothing yet.
                 if self.process(process).is_some() {
-                    self.feed(process, Event::Flip(bit));
+                    self.feed(process, Event::Flip(flip));
                 }
             }
         }

@@ -141,9 +141,9 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
                 self.storages[process.index()].set_fault(in_force.storage());
                 self.sim_processes[process.index()].percent = in_force.percent();
             }
-            Order::Flip { process, bit, .. } => {
+            Order::Flip { process, flip, .. } => {
                 let life = self.sim_processes[process.index()].life;
-                self.queue.push(self.now, || SimEvent::Due(process, life, Due::Flip(bit)));
+                self.queue.push(self.now, || SimEvent::Due(process, life, Due::Flip(flip)));
             }
             Order::Record(fact) => self.record_own_fact(fact),
             Order::End(outcome) => self.outcome = Some(outcome),

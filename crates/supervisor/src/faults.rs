@@ -271,8 +271,8 @@ impl Supervisor {
             Fault::Impair { process, how: Impairment::Paused, .. } => {
                 self.pause(process, (fault.until(now), no), now, out);
             }
-            Fault::Impair { process, how: Impairment::Flip { bit }, .. } => {
-                out.push(Order::Flip { process, bit, of: no });
+            Fault::Impair { process, how: Impairment::Flip(flip), .. } => {
+                out.push(Order::Flip { process, flip, of: no });
             }
             Fault::Impair { process, how, span } => {
                 let unended = self.plan.nodes.entry(process).or_default();
@@ -332,7 +332,8 @@ impl Supervisor {
 
     /// Returns the reason why `fault` would have no effect now; `None` if it would have an effect.
     fn why_ineffective(&self, fault: &Fault) -> Option<Arc<str>> {
-        let affects_lives = fault.kills().or(fault.pauses().or(fault.flips()).map(Target::Process)).is_some();
+        let affects_lives =
+            fault.kills().or(fault.pauses().or(fault.flips().map(|it| it.0)).map(Target::Process)).is_some();
         let target = fault.target().filter(|_| affects_lives);
         let cluster = target.map(|it| it.cluster(|process| self.cluster_of(process)));
         match cluster.map(|cluster| self.membership.presence(cluster)) {

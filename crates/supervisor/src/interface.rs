@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use faultline_core::fault::{Change, Impairments, LinkProperties, MemoryUse};
+use faultline_core::fault::{Change, Flip, Impairments, LinkProperties, MemoryUse};
 use faultline_core::{
     Boot, CheckNo, ClusterId, EndedBy, Fact, FaultNo, Gauges, Life, Membership, PlannedFault, Position,
     Presence, ProcessId, Progress, Scope, Span, StorageFate, Time, Trigger,
@@ -265,7 +265,7 @@ pub enum Order {
         /// The process.
         process: ProcessId,
         /// The bit to flip.
-        bit: u64,
+        flip: Flip,
         /// The fault that begins with this order.
         of: FaultNo,
     },

@@ -3,6 +3,7 @@
 
 use std::fmt::{self, Display};
 
+use faultline_core::fact::Flipped;
 use faultline_core::names::checkpoint;
 use faultline_core::{
     Boot, ClusterId, EndedBy, Ending, Fact, MessageId, Observation, ProcessId, RunNames, StorageFate,
@@ -51,7 +52,8 @@ pub fn message_of(fact: &Fact) -> Option<MessageId> {
         | Fact::Suppressed(id)
         | Fact::Delivered(id)
         | Fact::Consumed(id)
-        | Fact::DroppedStale(id) => Some(*id),
+        | Fact::DroppedStale(id)
+        | Fact::Flipped(Flipped::Message(id)) => Some(*id),
         Fact::Claim(claim) => claim.message(),
         _ => None,
     }
@@ -117,10 +119,15 @@ impl Display for Predicate<'_> {
             Fact::Saved(saved) => write!(f, "saves {} to its storage", names.part(saved.0)),
             Fact::Durable(name) => write!(f, "holds {} on stable storage", names.part(*name)),
             Fact::Removed(name) => write!(f, "removes {} from its storage", names.part(*name)),
-            Fact::Flipped { name, is_checked } => {
+            Fact::Flipped(Flipped::Message(id)) => {
+                write!(f, "delivers {} with a flipped bit", message(*id))
+            }
+            Fact::Flipped(Flipped::Copy { name, is_checked }) => {
                 write!(f, "stores {} with a flipped bit", names.part(*name))?;
                 if *is_checked { f.write_str(", which its digest reveals") } else { Ok(()) }
             }
+            Fact::Flipped(Flipped::State) => f.write_str("continues with a flipped bit in its state"),
+            Fact::Damaged(name) => write!(f, "finds {} damaged or missing in its storage", names.part(*name)),
             Fact::Held => f.write_str("stops for a recovery"),
             Fact::Restored(restored) => {
                 match &restored.0 {

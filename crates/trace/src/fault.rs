@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use faultline_core::fault::{Change, Impairment, LinkProperties, StorageFault};
+use faultline_core::fault::{Change, Flip, FlipTarget, Impairment, LinkProperties, StorageFault};
 use faultline_core::{
     ClusterId, Fault, PlannedFault, RunNames, Source, Span, StorageFate, Target, Time, Trigger, WatchNo,
 };
@@ -61,7 +61,7 @@ fn effect(fault: &Fault, names: &RunNames, is_past: bool, reported: Option<Watch
             };
             format!("{killed}{}{}{}", not_restarted(*returns), lost(storage), repaired(*repair))
         }
-        Fault::Impair { process, how: how @ Impairment::Flip { .. }, .. } => {
+        Fault::Impair { process, how: how @ Impairment::Flip(_), .. } => {
             impaired(*how, names.process(*process), is_past)
         }
         Fault::Impair { process, how, span } => {
@@ -99,9 +99,18 @@ fn impaired(how: Impairment, process: impl fmt::Display, is_past: bool) -> Strin
         Impairment::Slow { percent } => {
             format!("{process} {be} slowed down by a factor of {}", f64::from(percent) / 100.0)
         }
-        Impairment::Flip { .. } => {
-            format!("a bit of the next state that {process} {} {be} flipped", verb("stored", "stores"))
-        }
+        Impairment::Flip(flip) => match flip.target {
+            FlipTarget::Message => {
+                format!(
+                    "a bit of the next message that {process} {} {be} flipped",
+                    verb("received", "receives")
+                )
+            }
+            FlipTarget::Copy => {
+                format!("a bit of the next state that {process} {} {be} flipped", verb("stored", "stores"))
+            }
+            FlipTarget::State => format!("a bit of the state of {process} {be} flipped"),
+        },
         Impairment::Storage(StorageFault::Full) => format!("the storage of {process} {be} full"),
         Impairment::Storage(StorageFault::Corrupt) => {
             format!("the storage of {process} {} corrupt data", verb("returned", "returns"))
@@ -187,6 +196,8 @@ pub fn entry_of(planned: &PlannedFault, names: &RunNames) -> String {
             match how {
                 Impairment::Storage(StorageFault::Slow(by)) => add("by", exact(*by)),
                 Impairment::Slow { percent } => add("by", (f64::from(*percent) / 100.0).to_string()),
+                Impairment::Flip(Flip { target: FlipTarget::Message, .. }) => add("in", "message".to_owned()),
+                Impairment::Flip(Flip { target: FlipTarget::State, .. }) => add("in", "state".to_owned()),
                 _ => {}
             }
             span_of = lasts(span);

@@ -12,6 +12,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use faultline_core::fault::Flip;
 use faultline_core::process::{ActionOf, In, PacketOf};
 use faultline_core::{
     Action, Boot, Event, Image, ImageName, JobNo, Life, LifeStart, Membership, Process, ProcessId, Time, To,
@@ -84,7 +85,7 @@ pub enum InputEntry<S, M, H, V> {
     /// Actions of the process after the previous input.
     Did(Vec<RecordedAction>),
     /// See [`Event::Flip`].
-    Flip(u64),
+    Flip(Flip),
 }
 
 /// The type of input entries for the process type `P`.
@@ -210,7 +211,7 @@ impl<W: Write> InputsWriter<W> {
             Event::Membership(membership) => InputEntry::Membership(membership.clone()),
             Event::Computed(no, _) => InputEntry::Computed(*no),
             Event::Timeout => InputEntry::Timeout,
-            Event::Flip(bit) => InputEntry::Flip(*bit),
+            Event::Flip(flip) => InputEntry::Flip(*flip),
         };
         self.write::<P>(at, &entry)
     }

@@ -2,6 +2,7 @@
 //! tasks were spawned than fit in memory, or are in the stream of a process that never reports such facts. Code that uses
 //! a record relies on these limits.
 
+use faultline_core::fact::Flipped;
 use faultline_core::fault::Change;
 use faultline_core::{Claim, ClusterId, Fact, FactNo, Fault, PartitionClaim, ProcessId, Target};
 
@@ -90,7 +91,10 @@ impl Extent {
         let cluster = |it: &ClusterId| self.has_cluster(*it);
         match fact {
             Fact::Saved(saved) => process(&saved.0.owner),
-            Fact::Durable(name) | Fact::Removed(name) | Fact::Flipped { name, .. } => process(&name.owner),
+            Fact::Durable(name)
+            | Fact::Removed(name)
+            | Fact::Damaged(name)
+            | Fact::Flipped(Flipped::Copy { name, .. }) => process(&name.owner),
             Fact::Restored(restored) => restored.0.is_none_or(|it| process(&it.owner)),
             Fact::Planned(planned) => process(&planned.partition),
             Fact::Rerun { by, .. } => process(by),

@@ -1,6 +1,7 @@
 //! A fact as a row of a table, for other programs. Processes and clusters appear under their names in the
 //! federation, and column names include units. `docs/bundle.md` lists the columns.
 
+use faultline_core::fact::Flipped;
 use faultline_core::fault::Change;
 use faultline_core::{
     Attempt, Boot, Cause, Claim, ClusterId, EndedBy, Ending, Fact, FactKind, GroupId, ImageName, Incarnation,
@@ -308,8 +309,8 @@ impl Row {
                 self.state(saved.1);
                 self.state_bytes = Some(saved.2);
             }
-            Fact::Durable(image) | Fact::Removed(image) => self.image(image, names),
-            Fact::Flipped { name, is_checked } => {
+            Fact::Durable(image) | Fact::Removed(image) | Fact::Damaged(image) => self.image(image, names),
+            Fact::Flipped(Flipped::Copy { name, is_checked }) => {
                 self.image(name, names);
                 self.checked = Some(*is_checked);
             }
@@ -348,6 +349,7 @@ impl Row {
             | Fact::Delivered(_)
             | Fact::Consumed(_)
             | Fact::DroppedStale(_)
+            | Fact::Flipped(Flipped::Message(_) | Flipped::State)
             | Fact::Held
             | Fact::Ran { .. }
             | Fact::Planned(_)

@@ -93,6 +93,7 @@ pub(crate) trait CustomRank: Debug + Send + Sync {
     fn result(&self) -> Option<Digest>;
     fn progress(&self) -> Progress;
     fn has_left(&self) -> bool;
+    fn flip(&mut self, bit: u64) -> bool;
     fn failure(&mut self, process: ProcessId, life: Life) -> Option<Arc<Breakage>>;
 }
 
@@ -141,6 +142,10 @@ where
 
     fn has_left(&self) -> bool {
         Application::has_left(self)
+    }
+
+    fn flip(&mut self, bit: u64) -> bool {
+        Application::flip(self, bit)
     }
 
     fn failure(&mut self, process: ProcessId, life: Life) -> Option<Arc<Breakage>> {

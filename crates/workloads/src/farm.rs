@@ -151,6 +151,14 @@ impl Rank {
         }
     }
 
+    /// Flips a bit of the master's sum. A worker has no data.
+    pub(crate) fn flip(&mut self, bit: u64) -> bool {
+        if self.is_master {
+            self.state.sum ^= 1 << (bit % 64);
+        }
+        self.is_master
+    }
+
     pub(crate) fn progress(&self) -> Progress {
         let total = if self.is_master { self.config.pieces.into() } else { 0 };
         Progress { done: self.state.done.into(), total }

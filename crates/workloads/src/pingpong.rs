@@ -104,6 +104,11 @@ impl Program for Rank {
     fn progress(&self, state: &State) -> Progress {
         Progress { done: state.done, total: self.partner.map_or(0, |_| self.total()) }
     }
+
+    fn flip(&self, state: &mut State, bit: u64) -> bool {
+        state.hash ^= 1 << (bit % 64);
+        true
+    }
 }
 
 impl Rank {

@@ -206,6 +206,17 @@ impl Application for Workload {
         }
     }
 
+    fn flip(&mut self, bit: u64) -> bool {
+        match &mut self.0 {
+            Rank::Heat(rank) => rank.flip(bit),
+            Rank::Synthetic(_) => false,
+            Rank::Program(rank) => rank.flip(bit),
+            Rank::Farm(rank) => rank.flip(bit),
+            Rank::Salted(rank) => rank.flip(bit),
+            Rank::Custom(rank) => rank.flip(bit),
+        }
+    }
+
     #[inline]
     fn failure(&mut self, process: ProcessId, life: Life) -> Option<Arc<Breakage>> {
         match &mut self.0 {
@@ -229,6 +240,7 @@ trait Performs: Debug + Send + Sync {
     fn restore(&mut self, chunks: Option<&[Chunk]>);
     fn result(&self) -> Option<Digest>;
     fn progress(&self) -> Progress;
+    fn flip(&mut self, bit: u64) -> bool;
 }
 
 impl Clone for Box<dyn Performs> {
@@ -268,5 +280,9 @@ impl<P: Program> Performs for Performer<P> {
 
     fn progress(&self) -> Progress {
         Application::progress(self)
+    }
+
+    fn flip(&mut self, bit: u64) -> bool {
+        Application::flip(self, bit)
     }
 }

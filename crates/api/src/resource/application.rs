@@ -1,6 +1,7 @@
 //! Applications and their parameters.
 
 use faultline_core::Span;
+use faultline_core::fault::FlipTarget;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -384,9 +385,17 @@ impl ApplicationSpec {
         }
     }
 
-    /// Returns whether the application can continue from a state with other contents.
-    pub(crate) fn has_data(&self) -> bool {
-        matches!(self, ApplicationSpec::Heat(_) | ApplicationSpec::Custom(_))
+    /// Returns whether a fault may flip a bit there: the application can continue with other contents of its stored state,
+    /// supports flipped bits in its state, or receives messages.
+    pub(crate) fn allows_flip(&self, target: FlipTarget) -> bool {
+        use ApplicationSpec::{Custom, Exchange, Farm, Heat, Nas, PingPong, Salted};
+        match target {
+            FlipTarget::Copy => matches!(self, Heat(_) | Custom(_)),
+            FlipTarget::State => {
+                matches!(self, Heat(_) | Custom(_) | Exchange(_) | Farm(_) | Nas(_) | PingPong(_) | Salted(_))
+            }
+            FlipTarget::Message => self.family() == Family::Messages,
+        }
     }
 
     /// Returns the family of the application: messages, tasks or a system.

@@ -3,7 +3,7 @@
 //! Triggers and actions are optional fields of one flat struct rather than enums, so that an entry fits on one line and
 //! an API server can validate it. [`FaultSpec::triggers`] and [`FaultSpec::actions`] return them as enums.
 
-use faultline_core::fault::{Impairment, StorageFault};
+use faultline_core::fault::{self, FlipTarget, Impairment, StorageFault};
 use faultline_core::{FactKind, StorageFate};
 use faultline_failures::Format;
 use kube_derive::KubeSchema;
@@ -72,8 +72,8 @@ pub struct FaultSpec {
     /// Action: slow a node down for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow: Option<Slow>,
-    /// Action: flip a bit of the next state that a node stores. Its checksum does not detect this, but
-    /// `storage.verify` does.
+    /// Action: flip a bit of the next state that a node stores, of the next message that its application receives, or of
+    /// its application's state. Only a stored state is protected, by `storage.verify`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flip: Option<Flip>,
     /// Action: delay the writes of a node.
@@ -467,8 +467,7 @@ pub struct Slow {
     pub span: Option<Duration>,
 }
 
-/// Flips a bit of the state in the next part of a checkpoint that a node stores, whether it is the node's own state or a
-/// replica.
+/// Flips a bit, once.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Flip {
@@ -485,6 +484,38 @@ pub struct Flip {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 60))]
     pub process: Option<String>,
+    /// What contains the bit. Default `copy`.
+    #[serde(rename = "in", default, skip_serializing_if = "is_copy")]
+    pub target: FlipIn,
+}
+
+/// What contains a bit that a fault flips.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum FlipIn {
+    /// The next message with content that the node's application receives. What the sender and the logs have remains
+    /// intact, so a replay delivers the right message.
+    Message,
+    /// The state in the next part of a checkpoint that the node stores, whether it is the node's own state or a replica,
+    /// before its checksum is computed.
+    #[default]
+    Copy,
+    /// The state of the node's application, as soon as no computation is running.
+    State,
+}
+
+impl From<FlipIn> for FlipTarget {
+    fn from(it: FlipIn) -> FlipTarget {
+        match it {
+            FlipIn::Message => FlipTarget::Message,
+            FlipIn::Copy => FlipTarget::Copy,
+            FlipIn::State => FlipTarget::State,
+        }
+    }
+}
+
+fn is_copy(it: &FlipIn) -> bool {
+    *it == FlipIn::Copy
 }
 
 /// Delays the writes of a node.
@@ -596,6 +627,8 @@ pub struct ImpairRef<'a> {
     pub node: Option<u32>,
     /// See [`Slow::span`](field@Slow::span).
     pub span: Option<Duration>,
+    /// See [`Slow::by`](field@Slow::by).
+    pub factor: Option<f64>,
 }
 
 /// Returns an optional action as an [`ActionRef::Impair`].
@@ -604,7 +637,8 @@ macro_rules! impair {
         $action.as_ref().map(|it| {
             let how = $how(it);
             let (process, cluster) = (&it.process, &*it.cluster);
-            ($name, ActionRef::Impair(ImpairRef { how, process, cluster, node: it.node, span: it.span }))
+            let (node, span) = (it.node, it.span);
+            ($name, ActionRef::Impair(ImpairRef { how, process, cluster, node, span, factor: None }))
         })
     };
 }
@@ -633,11 +667,17 @@ impl FaultSpec {
             self.lose_rack.as_ref().map(|it| ("loseRack", ActionRef::LoseRack(it))),
             self.link.as_ref().map(|it| ("link", ActionRef::Link(it))),
             self.partition.as_ref().map(|it| ("partition", ActionRef::Partition(it))),
-            impair!(self.slow, "slow", |it: &Slow| Impairment::Slow { percent: it.percent() }),
+            self.slow.as_ref().map(|it| {
+                let Slow { process, cluster, node, by, span } = it;
+                let how = Impairment::Slow { percent: it.percent() };
+                let (node, span, factor) = (*node, *span, Some(*by));
+                ("slow", ActionRef::Impair(ImpairRef { how, process, cluster, node, span, factor }))
+            }),
             self.flip.as_ref().map(|it| {
-                let Flip { process, cluster, node } = it;
-                let how = Impairment::Flip { bit: 0 };
-                ("flip", ActionRef::Impair(ImpairRef { how, process, cluster, node: *node, span: None }))
+                let Flip { process, cluster, node, target } = it;
+                let how = Impairment::Flip(fault::Flip { target: (*target).into(), bit: 0 });
+                let (node, span, factor) = (*node, None, None);
+                ("flip", ActionRef::Impair(ImpairRef { how, process, cluster, node, span, factor }))
             }),
             impair!(self.slow_storage, "slowStorage", |it: &SlowStorage| {
                 Impairment::Storage(StorageFault::Slow(it.by.0))

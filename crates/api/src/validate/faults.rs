@@ -1,6 +1,6 @@
 //! Checks that faults can be triggered and that their targets exist.
 
-use faultline_core::fault::{Impairment, StorageFault};
+use faultline_core::fault::{FlipTarget, Impairment, StorageFault};
 use faultline_core::{FactKind, Fault, Span};
 
 use super::{Check, listed};
@@ -436,10 +436,23 @@ impl Check<'_> {
                 self.process(path, it.process, it.cluster, it.node);
                 self.lasts(path, it.span);
                 self.impairment(path, it.how);
+                self.factor(path, it.factor);
                 if it.how == Impairment::Paused {
                     self.must_last(path, it.span, trace);
                 }
             }
+        }
+    }
+
+    /// Checks the factor by which a node becomes slow, as the file states it.
+    fn factor(&mut self, path: &str, factor: Option<f64>) {
+        if let Some(factor) = factor.filter(|it| !(1.01..=1000.0).contains(it)) {
+            let found = if factor.is_nan() { "no number".to_owned() } else { factor.to_string() };
+            self.problem(
+                format!("{path}.by"),
+                format!("the factor is out of range (found {found})"),
+                "write a number between 1.01 and 1000, such as 3",
+            );
         }
     }
 
@@ -450,19 +463,26 @@ impl Check<'_> {
                 "the additional time must not be 0",
                 "write a duration above zero",
             ),
-            Impairment::Slow { percent } if !(101..=100_000).contains(&percent) => self.problem(
-                format!("{path}.by"),
-                format!("the factor is out of range (found {})", f64::from(percent) / 100.0),
-                "write a number between 1.01 and 1000, such as 3",
-            ),
-            Impairment::Flip { .. } if !self.spec.application.has_data() => self.problem(
-                path,
-                format!(
-                    "`flip` needs a state that is data; the state of `{}` controls its execution",
-                    self.spec.application.name()
-                ),
-                "choose the application `heat` or one of your own, or use `corruptStorage`",
-            ),
+            Impairment::Flip(flip) if !self.spec.application.allows_flip(flip.target) => {
+                let application = self.spec.application.name();
+                let (problem, remedy) = match flip.target {
+                    FlipTarget::Copy => (
+                        format!(
+                            "`flip` needs a state that is data; the state of `{application}` controls its execution"
+                        ),
+                        "choose the application `heat` or one of your own, or use `corruptStorage` or `in: message`",
+                    ),
+                    FlipTarget::State => (
+                        format!("the application `{application}` does not support flipped bits in its state"),
+                        "choose `heat`, `exchange`, `nas`, `pingPong`, `farm` or an application of your own, or use `in: message`",
+                    ),
+                    FlipTarget::Message => (
+                        format!("the application `{application}` exchanges no messages"),
+                        "choose an application that exchanges messages, such as `heat`",
+                    ),
+                };
+                self.problem(path, problem, remedy);
+            }
             _ => {}
         }
     }

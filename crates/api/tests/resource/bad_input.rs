@@ -245,9 +245,22 @@ fn every_mistake_is_explained() {
         ),
         ("node out of range", with("node: 1", "node: 3")),
         ("a slow node that is fast", with("crash: { cluster: any }", "slow: { by: 1 }")),
+        ("a negative factor", with("crash: { cluster: any }", "slow: { by: -1 }")),
+        ("a factor that is no number", with("crash: { cluster: any }", "slow: { by: .nan }")),
         (
             "a flipped bit without data",
             with("crash: { cluster: any }", "flip: {}").replace("heat: {", "salted: {"),
+        ),
+        (
+            "a flipped bit of a state that is not supported",
+            with("crash: { cluster: any }", "flip: { in: state }").replace(
+                "heat: { steps: 100 }",
+                "synthetic: { traffic: { random: { duration: 30s, clusters: [] } } }",
+            ),
+        ),
+        (
+            "a rack that a line reports",
+            with("loseCluster: { cluster: paris, storage: lost }", "loseRack: { reported: x }"),
         ),
         ("no racks", with("loseCluster: { cluster: paris, storage: lost }", "loseRack: { cluster: paris }")),
         (

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::fault::Change;
+use faultline_core::fault::{Change, FlipTarget};
 use faultline_core::{
     EndedBy, Fact, FactKind, Fault, Life, PlannedFault, ProcessId, Source, Span, StorageFate, Time, Trigger,
     WatchNo,
@@ -137,20 +137,18 @@ pub(super) fn losses(history: &History<'_>, found: &mut Vec<Contradiction>) {
     }
 }
 
-/// Checks that a process stored at most as many flipped bits as faults flipped there. Otherwise, a forger could excuse
-/// every violation.
+/// Checks that a process reported at most as many flipped bits as faults flipped there: in messages, in copies and in its
+/// state. Otherwise, a forger could excuse every violation.
 pub(super) fn flips(history: &History<'_>, found: &mut Vec<Contradiction>) {
-    let mut stored: BTreeMap<ProcessId, usize> = BTreeMap::new();
-    for (&(process, life), stream) in &history.trace.streams {
-        let count = stream.iter().filter(|(_, fact)| matches!(fact, Fact::Flipped { .. })).count();
-        if count == 0 {
-            continue;
-        }
-        let stored = stored.entry(process).or_default();
-        *stored += count;
+    let mut reported: BTreeMap<(ProcessId, FlipTarget), usize> = BTreeMap::new();
+    for &(at, flipped) in &history.flips {
+        let segment = history.segment(at.segment);
+        let flip = (segment.host, flipped.target());
+        let reported = reported.entry(flip).or_default();
+        *reported += 1;
         let injected = &history.supervision.injected;
-        if *stored > injected.iter().filter(|(_, fault, ..)| fault.flips() == Some(process)).count() {
-            found.push(Contradiction::FlippedByNoFault(process, life));
+        if *reported > injected.iter().filter(|(_, fault, ..)| fault.flips() == Some(flip)).count() {
+            found.push(Contradiction::FlippedByNoFault(segment.host, segment.life));
         }
     }
 }

@@ -99,7 +99,7 @@ fn about_life(it: &Contradiction) -> Option<(ProcessId, Life, &'static str, &'st
             (process, life, "", " resumed at another time than its pauses ended")
         }
         Contradiction::FlippedByNoFault(process, life) => {
-            (process, life, "", " stored more flipped bits than faults flipped there")
+            (process, life, "", " reported more flipped bits than faults flipped there")
         }
         Contradiction::NeverResumed(process, life) => {
             (process, life, "the supervisor's facts do not state that ", " resumed after its pause")
@@ -284,7 +284,7 @@ mod tests {
             ),
             (
                 Contradiction::FlippedByNoFault(process, life),
-                "life 1 of paris-0 stored more flipped bits than faults flipped there",
+                "life 1 of paris-0 reported more flipped bits than faults flipped there",
             ),
             (
                 Contradiction::NeverResumed(process, life),

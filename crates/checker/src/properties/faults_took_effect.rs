@@ -5,8 +5,8 @@
 //! a process applies such an order. The ends of lives show that a crash or a cluster loss took effect. Any other fault
 //! took effect if the manifest states when a process applied it.
 
-use faultline_core::{Fact, Fault, FaultNo, Life, ProcessId};
-use faultline_history::History;
+use faultline_core::{Fault, FaultNo, Life, ProcessId};
+use faultline_history::{Corruption, History};
 
 use crate::finding::Findings;
 use crate::judgement::Property;
@@ -25,15 +25,8 @@ fn check(history: &History<'_>, finding: &mut Findings) {
     for (no, reason) in &supervision.ineffective {
         finding.remark(format!("{no} had no effect: {reason}"));
     }
-    if let Some(part) = history.silently_corrupted() {
-        finding.unjudged(
-            format!(
-                "silent corruption may have reached the result: a stored copy of {} had a flipped bit when the part was restored, \
-                 and no protocol promises to detect this",
-                history.context.names.part_in_sentence(part)
-            ),
-            "set `storage.verify: true`",
-        );
+    if let Some(corruption) = history.silently_corrupted() {
+        corrupted(history, corruption, finding);
     }
     let injected = supervision.injected.iter().map(|(no, fault, ..)| (*no, *fault));
     let not_applied: Vec<FaultNo> = injected.filter(|it| !is_applied(history, *it)).map(|it| it.0).collect();
@@ -71,12 +64,43 @@ fn check(history: &History<'_>, finding: &mut Findings) {
     }
 }
 
+/// A restored copy may have reached the result even if the result is right, because processes may have restored others. A
+/// message or a state has not reached a result that is known to be right.
+fn corrupted(history: &History<'_>, corruption: Corruption, finding: &mut Findings) {
+    let context = history.context;
+    let (what, remedy) = match corruption {
+        Corruption::Restored(part) => (
+            format!(
+                "a stored copy of {} had a flipped bit when the part was restored",
+                context.names.part_in_sentence(part)
+            ),
+            "set `storage.verify: true`",
+        ),
+        _ if context.expected.is_some() => return,
+        Corruption::Delivered(id) => (
+            format!("a bit of {} was flipped when it was delivered", context.message(id)),
+            "choose an application with a known result, such as `heat`",
+        ),
+        Corruption::Continued(process) => (
+            format!("a bit of the state of {} was flipped", context.process(process)),
+            "choose an application with a known result, such as `heat`",
+        ),
+    };
+    finding.unjudged(
+        format!(
+            "silent corruption may have reached the result: {what}, and no protocol promises to detect this"
+        ),
+        remedy,
+    );
+}
+
 /// Returns whether an injected fault was applied. In virtual time, a fault is applied when it is injected. Until a run
 /// ends, its manifest states no effects, so nothing is known about its faults.
 fn is_applied(history: &History<'_>, (no, fault): (FaultNo, &Fault)) -> bool {
-    if let Some(process) = fault.flips() {
-        let mut facts = history.trace.lives(process).flat_map(|it| it.1);
-        return facts.any(|(_, fact)| matches!(fact, Fact::Flipped { .. }));
+    if let Some((process, target)) = fault.flips() {
+        let mut flips = history.flips.iter();
+        return flips
+            .any(|&(at, flipped)| flipped.target() == target && history.segment(at.segment).host == process);
     }
     let context = history.context;
     if !context.measures_links || context.outcome.is_none() || fault.kills().is_some() {

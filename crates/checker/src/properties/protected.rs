@@ -125,7 +125,7 @@ fn may_be_sent(
 ) -> bool {
     let owner = group.members[place];
     let corrupts = |fault: &Fault| {
-        fault.impairs_storage() == Some((owner, StorageFault::Corrupt)) || fault.flips() == Some(owner)
+        fault.impairs_storage() == Some((owner, StorageFault::Corrupt)) || fault.flips_copy() == Some(owner)
     };
     let supervision = &history.supervision;
     let is_corrupted = supervision.injected.iter().any(|(_, fault, at, _)| *at <= by && corrupts(fault));

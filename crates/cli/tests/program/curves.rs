@@ -70,6 +70,14 @@ fn a_resumed_comparison_has_the_same_bytes() {
 }
 
 #[test]
+fn runs_with_wrong_results_are_counted() {
+    let place = place("  faults: [{ mtbf: { exponential: 1s }, flip: { in: state } }]\n");
+    let run = ["compare", "small.yaml", "--protocols", "coordinated", "--seeds", "2"];
+    let run = place.faultline(run.into_iter().chain(["--sweep", "mtbf=200ms,400ms"])).assert().code(3);
+    run.stdout(contains("coordinated at mtbf=200ms: 2 of 2 runs completed without a verdict"));
+}
+
+#[test]
 fn other_fields_and_values_that_are_no_numbers_can_vary() {
     let place = place(CRASH);
     let sweep = |values: &str| {

@@ -90,6 +90,13 @@ fn a_resumed_comparison_equals_an_uninterrupted_one() {
     // The results are complete now, but another comparison still must not replace them.
     place.faultline(["compare", "other.yaml", "--out", "cut"]).assert().code(2).stderr(refused());
     assert_eq!(told(resumed.get_output()), told(place.faultline(again()).assert().code(0).get_output()));
+    // Records that were deleted are made again; the results remain the same.
+    let results = fs::read_to_string(place.path("cut/runs.jsonl")).unwrap();
+    let report = "cut/records/hydee-with-faults/report.html";
+    fs::remove_dir_all(place.path("cut/records/hydee-with-faults")).expect("the record exists");
+    assert_eq!(told(resumed.get_output()), told(place.faultline(again()).assert().code(0).get_output()));
+    assert!(place.path(report).exists());
+    assert_eq!(fs::read_to_string(place.path("cut/runs.jsonl")).unwrap(), results);
 }
 
 #[test]

@@ -244,7 +244,12 @@ impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
                 Some(PartitionInput::Persisted(name))
             }
             Event::PersistFailed(name) => Some(PartitionInput::PersistFailed(name)),
-            Event::Read { name, image } => Some(PartitionInput::Read { name, image }),
+            Event::Read { name, image } => {
+                if image.is_none() && name.is_part() {
+                    self.inner.fact(FactKind::Damaged, || Fact::Damaged(name), out);
+                }
+                Some(PartitionInput::Read { name, image })
+            }
             Event::Listed(images) => Some(PartitionInput::Listed(images)),
             Event::Recorded { version } => Some(PartitionInput::Recorded { version }),
             Event::Membership(membership) => {
@@ -255,7 +260,7 @@ impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
                 self.inner.computed(no, outcome, out);
                 None
             }
-            // Only applications with data as their state meet this fault.
+            // No task-based program supports flipped bits.
             Event::Flip(_) => None,
             Event::Timeout => {
                 self.protocol.next_deadline().filter(|it| *it <= now).map(|_| PartitionInput::Timeout)

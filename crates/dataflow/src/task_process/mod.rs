@@ -229,7 +229,12 @@ impl<P: TaskProtocol, G: Program> Process for TaskProcess<P, G> {
                 Some(TaskInput::Persisted(name))
             }
             Event::PersistFailed(name) => Some(TaskInput::PersistFailed(name)),
-            Event::Read { name, image } => Some(TaskInput::Read { name, image }),
+            Event::Read { name, image } => {
+                if image.is_none() && name.is_part() {
+                    self.inner.fact(FactKind::Damaged, || Fact::Damaged(name), out);
+                }
+                Some(TaskInput::Read { name, image })
+            }
             Event::Listed(images) => Some(TaskInput::Listed(images)),
             Event::Recorded { version } => Some(TaskInput::Recorded { version }),
             Event::Membership(membership) => {
@@ -240,7 +245,7 @@ impl<P: TaskProtocol, G: Program> Process for TaskProcess<P, G> {
                 self.inner.computed(no, outcome, out);
                 None
             }
-            // Only applications with data as their state meet this fault.
+            // No task-based program supports flipped bits.
             Event::Flip(_) => None,
             Event::Timeout => {
                 self.protocol.next_deadline().filter(|it| *it <= now).map(|_| TaskInput::Timeout)

@@ -57,14 +57,24 @@ pub const REFERENCE: &str = "reference";
 /// The backend that performs the runs.
 pub enum Runs<'a> {
     /// The simulator, several runs at a time. The records of the protocols' runs with the first seed are passed on.
-    Simulated(&'a Keep<'a>),
+    Simulated(Keeper<'a>),
     /// The caller, which performs one run after another on this backend.
     Elsewhere(BackendKind, &'a mut Maker<'a>),
 }
 
-/// Receives the record of one run of a federation, with the protocol's name in the comparison. It is called from several
-/// threads.
-pub type Keep<'a> = dyn Fn(&str, &Federation, Recording) + Sync + 'a;
+/// Keeps the record of one run of each federation, under the protocol's name in the comparison.
+#[derive(Clone, Copy)]
+pub struct Keeper<'a> {
+    /// Receives the record of one run. Called from several threads.
+    pub keep: &'a (dyn Fn(&str, &Federation, Recording) + Sync + 'a),
+    /// Returns whether the record of a federation is missing. If so, the run is repeated even if its result is stored.
+    pub lacks: &'a dyn Fn(&str, &Federation) -> bool,
+}
+
+impl Keeper<'_> {
+    /// Keeps no records.
+    pub const NONE: Keeper<'static> = Keeper { keep: &|_, _, _| (), lacks: &|_, _| false };
+}
 
 /// Returns the name of the runs of a protocol, with the faults in the file or without.
 pub fn name_of_runs(protocol: &str, has_faults: bool) -> String {
@@ -527,7 +537,7 @@ impl<'a, 'r, 's> Bench<'a, 'r, 's> {
         let all = consecutive(first_seed, seeds);
         let maker = match &mut self.maker {
             Runs::Elsewhere(_, maker) => maker,
-            Runs::Simulated(keep) => {
+            Runs::Simulated(Keeper { keep, lacks }) => {
                 let interrupted = self.store.interrupted();
                 // The reference is the unprotected run in virtual time.
                 let name = if name == REFERENCE { UNPROTECTED } else { name };
@@ -540,6 +550,9 @@ impl<'a, 'r, 's> Bench<'a, 'r, 's> {
                     }
                     Ok((seed, Ended::from(made)))
                 };
+                if is_compared && lacks(name, federation) {
+                    self.store.repeat("comparison", federation, first_seed);
+                }
                 let ended = self.store.results(("comparison", what), federation, all, jobs, make)?;
                 return Ok(ended.into_iter().map(run).collect());
             }

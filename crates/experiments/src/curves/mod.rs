@@ -18,13 +18,15 @@ use std::collections::BTreeMap;
 
 use faultline_api::Federation;
 use faultline_api::mtbf::traces_end;
+use faultline_checker::Verdict;
 use faultline_history::TimeByPart;
 
 use crate::compare::estimate::Estimate;
 use crate::compare::protocols::under;
 use crate::compare::quantity::{ETTR, GOODPUT, QUANTITIES, Quantity, Reference};
 use crate::compare::{
-    Bench, Candidate, REFERENCE, Run, Runs, Settings, UNPROTECTED, VerdictCounts, counts, without_faults,
+    Bench, Candidate, Keeper, REFERENCE, Run, Runs, Settings, UNPROTECTED, VerdictCounts, counts,
+    without_faults,
 };
 use crate::stored::ResultStore;
 use crate::sweep::parameter::Numbers;
@@ -80,6 +82,9 @@ pub struct Point {
     pub values: BTreeMap<&'static str, Estimate>,
     /// How the runs ended.
     pub counts: VerdictCounts,
+    /// The number of completed runs whose results are not known to be right, such as runs with silent corruption. As in
+    /// any comparison, their goodput counts.
+    pub without_verdict: usize,
     /// How the processes spent their time, summed over the runs.
     pub time: TimeByPart,
 }
@@ -104,7 +109,10 @@ impl Point {
             }
         }
         let time = runs.iter().fold(TimeByPart::default(), |sum, it| sum + it.time);
-        Point { federation: federation.clone(), goodput, values, counts: counts(runs), time }
+        let is_open = |it: &&Run| it.completed && it.verdict == Verdict::Unknown && !it.without_fault;
+        let without_verdict = runs.iter().filter(is_open).count();
+        let counts = counts(runs);
+        Point { federation: federation.clone(), goodput, values, counts, without_verdict, time }
     }
 
     /// Returns the goodput in percent; `None` without runs.
@@ -202,7 +210,7 @@ pub fn curves(plan: Plan, settings: &Settings, store: &mut ResultStore<'_>) -> C
         settings.protocols.iter().map(|it| Candidates::new(it, &plan)).collect();
     let kinds = unique.len() as u64 + protocols.iter().map(Candidates::settings).sum::<u64>();
     store.expect(u64::from(settings.seeds) * kinds);
-    let mut bench = Bench::new(settings, Runs::Simulated(&|_, _, _| ()), store, true);
+    let mut bench = Bench::new(settings, Runs::Simulated(Keeper::NONE), store, true);
     let mut natives: Vec<BTreeMap<u64, Reference>> = Vec::new();
     for (setting, federation) in references.iter().enumerate() {
         if let Some(known) = references[..setting].iter().position(|it| it == federation) {

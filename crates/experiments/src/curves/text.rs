@@ -127,6 +127,13 @@ pub(super) fn remarks(it: &Curves) -> Vec<String> {
                     count(point.counts.runs as u64, "run")
                 ));
             }
+            if point.without_verdict > 0 {
+                remarks.push(format!(
+                    "{place}: {} of {} completed without a verdict, so their results may be wrong; their goodput counts",
+                    point.without_verdict,
+                    count(point.counts.runs as u64, "run")
+                ));
+            }
             for reason in point.counts.reasons.iter().take(REASONS - reasons) {
                 remarks.push(format!("{place}, {reason}"));
                 reasons += 1;

@@ -9,7 +9,9 @@ use faultline_api::Federation;
 use faultline_api::quantity::Period;
 use faultline_api::resource::{Family, ProtocolSpec};
 use faultline_core::Span;
-use faultline_experiments::compare::{Comparison, Row, Runs, Settings, compare, name_of_runs, page, text};
+use faultline_experiments::compare::{
+    Comparison, Keeper, Row, Runs, Settings, compare, name_of_runs, page, text,
+};
 use faultline_experiments::stored::{ResultStore, RunProgress, StoredResult};
 use faultline_history::TimePart;
 use faultline_session::Recording;
@@ -55,7 +57,7 @@ fn simulated(federation: &Federation, settings: &Settings) -> Comparison {
     let compared = compare(
         federation,
         settings,
-        Runs::Simulated(&record),
+        Runs::Simulated(Keeper { keep: &record, ..Keeper::NONE }),
         &mut ResultStore::new(Vec::new(), &mut keep, &mut tell, &never),
     );
     let recorded = recorded.into_inner().unwrap();
@@ -279,7 +281,7 @@ fn an_interrupted_comparison_shows_its_results_and_resumes_to_the_same_compariso
     let mut keep = |it: &StoredResult| kept.push(it.clone());
     let mut tell = |step: RunProgress<'_>| interrupted.store(step.done >= 5, Ordering::Relaxed);
     let mut store = ResultStore::new(Vec::new(), &mut keep, &mut tell, &interrupted);
-    let cut = compare(&federation, &settings, Runs::Simulated(&|_, _, _| ()), &mut store);
+    let cut = compare(&federation, &settings, Runs::Simulated(Keeper::NONE), &mut store);
     // The row for `none` contains the reference runs.
     let [hc3i, none] = &cut.rows[..] else { panic!("two protocols have runs: {cut:?}") };
     assert_eq!((hc3i.calm.runs, hc3i.faulty.runs, none.calm.runs, kept.len()), (2, 1, 2, 5));
@@ -297,7 +299,7 @@ fn an_interrupted_comparison_shows_its_results_and_resumes_to_the_same_compariso
     let mut tell = |step: RunProgress<'_>| old += u64::from(step.is_known);
     let never = AtomicBool::new(false);
     let mut store = ResultStore::new(known.clone(), &mut keep, &mut tell, &never);
-    let resumed = compare(&federation, &settings, Runs::Simulated(&|_, _, _| ()), &mut store);
+    let resumed = compare(&federation, &settings, Runs::Simulated(Keeper::NONE), &mut store);
     assert_eq!((text::text(&resumed), resumed.missing), (text::text(&whole), 0));
     // The row for `none` reuses the two reference runs.
     assert_eq!((new, old), (17, 5 + 2));

@@ -54,7 +54,10 @@ fn supervised(history: &History<'_>) -> Timeline {
         by: it.by,
     });
     let injected = supervision.injected.iter();
+    let damaged = history.damaged.iter();
+    let damaged = damaged.map(|&(at, name)| (history.time(at), history.segment(at.segment).host, name));
     Timeline {
+        damaged: damaged.collect(),
         origin: supervision.begun.unwrap_or_default(),
         failures: failures.collect(),
         injections: injected.map(|&(no, fault, at, _)| Injection { no, at, fault: fault.clone() }).collect(),

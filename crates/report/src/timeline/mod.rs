@@ -62,6 +62,8 @@ pub struct Timeline {
     pub lost_permanently: Vec<(ProcessId, lost::Undone)>,
     /// Periods in which the user paused the federation.
     pub pauses: lost::Pauses,
+    /// The parts of which a read found no intact copy: the time, the process with the storage, and the part.
+    pub damaged: Vec<(Time, ProcessId, ImageName)>,
     /// Work that other processes took over, in chronological order.
     pub taken_over: Vec<Takeover>,
     /// Task counts; `None` if processes exchange messages.

@@ -340,7 +340,7 @@ impl<P: Process + Send + 'static> Engine<P> {
                 handler.storage.ask(Request::Misbehave(in_force.storage()));
                 self.jobs.set_percent(in_force.percent());
             }
-            ToNode::Flip(bit) => handler.handle(Event::Flip(bit))?,
+            ToNode::Flip(flip) => handler.handle(Event::Flip(flip))?,
             ToNode::Setup(_) | ToNode::Go => unreachable!("handled by the caller"),
         }
         // The task that writes to the supervisor ends only with the node.

@@ -619,8 +619,8 @@ impl<P: PlaceBackend> Host<'_, P> {
                 self.nodes.order(|it| it == process, |_| begins, &ToNode::Impair(in_force.clone()));
                 self.note_impaired(process, in_force);
             }
-            Order::Flip { process, bit, of } => {
-                self.nodes.order(|it| it == process, |_| Some(of), &ToNode::Flip(bit));
+            Order::Flip { process, flip, of } => {
+                self.nodes.order(|it| it == process, |_| Some(of), &ToNode::Flip(flip));
             }
             Order::Record(fact) => self.record(self.clock.now(), &fact, supervisor)?,
             Order::End(outcome) => return Ok(Some(outcome)),

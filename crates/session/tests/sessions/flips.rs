@@ -1,13 +1,21 @@
-//! A bit of a stored state is flipped before its checksum is computed.
+//! Bits are flipped: of a stored state, before its checksum is computed, of a message, or of a state in memory.
 
 use faultline_api::Federation;
 use faultline_checker::{Property, Verdict};
-use faultline_core::Fact;
+use faultline_core::fact::Flipped;
+use faultline_core::{Fact, FactKind};
 use faultline_history::Contradiction;
 use faultline_session::{Recording, Session, Simulator};
 
 /// A bit of a checkpoint of b-0 is flipped, and b-0 fails after a time that depends on the seed.
 fn federation(verify: bool) -> Federation {
+    const HC3I: &str = "hc3i: { checkpointEvery: 100ms, replicas: 1, replicateTo: otherCluster }";
+    const HEAT: &str =
+        "heat: { rows: 2, columns: 8, steps: 60, stepTime: 10ms, feedbackEvery: 5, state: 1KiB }";
+    federation_of(HC3I, HEAT, verify, "mtbf: { exponential: 200ms }, flip: { cluster: b, node: 0 }")
+}
+
+fn federation_of(protocol: &str, application: &str, verify: bool, flip: &str) -> Federation {
     let text = format!(
         "apiVersion: faultline.dev/v1alpha1
 kind: Federation
@@ -16,11 +24,11 @@ spec:
   clusters: [{{ name: a, nodes: 2 }}, {{ name: b, nodes: 2 }}]
   links: {{ between: {{ latency: 2ms }} }}
   storage: {{ latency: 1ms, verify: {verify} }}
-  protocol: {{ hc3i: {{ checkpointEvery: 100ms, replicas: 1, replicateTo: otherCluster }} }}
-  application: {{ heat: {{ rows: 2, columns: 8, steps: 60, stepTime: 10ms, feedbackEvery: 5, state: 1KiB }} }}
+  protocol: {{ {protocol} }}
+  application: {{ {application} }}
   failures: {{ detectAfter: 30ms, restartAfter: 10ms }}
   faults:
-    - {{ mtbf: {{ exponential: 200ms }}, flip: {{ cluster: b, node: 0 }} }}
+    - {{ {flip} }}
     - {{ mtbf: {{ exponential: 300ms }}, crash: {{ cluster: b, node: 0 }} }}
   deadline: 20s
 "
@@ -39,7 +47,7 @@ fn facts(recording: &Recording) -> impl Iterator<Item = &Fact> {
 /// Returns whether a part with a flipped bit was restored, from the storage of any process.
 fn was_restored(recording: &Recording) -> bool {
     let flipped = facts(recording).filter_map(|fact| match fact {
-        Fact::Flipped { name, .. } => Some(*name),
+        Fact::Flipped(Flipped::Copy { name, .. }) => Some(*name),
         _ => None,
     });
     let flipped: Vec<_> = flipped.collect();
@@ -50,7 +58,7 @@ fn was_restored(recording: &Recording) -> bool {
 #[test]
 fn flipped_bits_never_change_a_result_if_storage_is_verified() {
     let federation = federation(true);
-    let mut restored = 0;
+    let (mut restored, mut damaged) = (0, 0);
     for seed in 0..1000 {
         let recording = run(&federation, seed);
         let judgement = &recording.judgement;
@@ -63,8 +71,15 @@ fn flipped_bits_never_change_a_result_if_storage_is_verified() {
         let nothing_struck = recording.is_without_fault(&federation);
         assert!(judgement.verdict == Verdict::Pass || nothing_struck, "seed {seed}: {:?}", judgement.reasons);
         restored += u32::from(was_restored(&recording));
+        for fact in facts(&recording) {
+            let Fact::Damaged(name) = fact else { continue };
+            let is_flipped = |it: &Fact| matches!(it, Fact::Flipped(Flipped::Copy { name: flipped, .. }) if flipped == name);
+            assert!(facts(&recording).any(is_flipped), "seed {seed}: {name}");
+            damaged += 1;
+        }
     }
     assert!(restored > 100, "{restored} runs restored a part of which another copy was damaged");
+    assert!(damaged > 100, "{damaged} reads found a damaged part");
 }
 
 #[test]
@@ -104,9 +119,70 @@ fn a_flipped_bit_without_a_fault_contradicts_the_record() {
     let stream = stream.expect("a process saved its state");
     let saved = stream.iter().position(|(_, fact)| matches!(fact, Fact::Saved(_))).unwrap();
     let (at, Fact::Saved(part)) = stream[saved].clone() else { panic!("the fact states a saved part") };
-    stream.insert(saved + 1, (at, Fact::Flipped { name: part.0, is_checked: false }));
+    stream.insert(saved + 1, (at, Fact::Flipped(Flipped::Copy { name: part.0, is_checked: false })));
     let context = faultline_checker::Context::from_manifest(&recording.manifest);
     let history = faultline_checker::examined(faultline_checker::History::new(&trace, &context));
     let found = &history.contradictions;
     assert!(found.iter().any(|it| matches!(it, Contradiction::FlippedByNoFault(..))), "{found:?}");
+}
+
+/// Counts the runs of 100 seeds by verdict: passed, and without a verdict.
+fn verdicts(federation: &Federation) -> (u32, u32) {
+    let (mut passed, mut unknown) = (0, 0);
+    for seed in 0..100 {
+        let recording = run(federation, seed);
+        let judgement = &recording.judgement;
+        let has_flipped = facts(&recording).any(|it| it.kind() == FactKind::Flipped);
+        let is_wrong = judgement.of(Property::SameResult).violation_count() > 0;
+        match judgement.verdict {
+            Verdict::Pass => {
+                assert!(!is_wrong, "seed {seed}");
+                passed += u32::from(has_flipped);
+            }
+            Verdict::Unknown => {
+                let reason = judgement.reasons.first().expect("a verdict other than pass has a reason");
+                let is_expected = reason.contains("silent corruption may have reached the result")
+                    || recording.is_without_fault(federation);
+                assert!(is_expected || reason.contains("deadline"), "seed {seed}: {:?}", judgement.reasons);
+                unknown += u32::from(has_flipped);
+            }
+            Verdict::Fail => panic!("seed {seed}: {:?}", judgement.reasons),
+        }
+    }
+    (passed, unknown)
+}
+
+const COORDINATED: &str = "coordinated: { checkpointEvery: 100ms, replicas: 1, replicateTo: otherCluster }";
+const HYDEE: &str = "hydee: { checkpointEvery: 100ms, replicas: 1, replicateTo: otherCluster }";
+
+#[test]
+fn a_flipped_bit_in_memory_leaves_the_right_result_or_no_verdict() {
+    let heat = "heat: { rows: 2, columns: 8, steps: 60, stepTime: 10ms, feedbackEvery: 5, state: 1KiB }";
+    let exchange = "exchange: { exchanges: 80, stepTime: 5ms }";
+    for target in ["message", "state"] {
+        let flip = format!("at: 300ms, flip: {{ cluster: b, node: 0, in: {target} }}");
+        for (protocol, application) in [(COORDINATED, heat), (COORDINATED, exchange), (HYDEE, heat)] {
+            let (passed, unknown) = verdicts(&federation_of(protocol, application, false, &flip));
+            // Only a rollback of the whole federation undoes a flipped bit for certain.
+            let least = if protocol == COORDINATED { 5 } else { 0 };
+            assert!(
+                passed >= least && unknown > 20,
+                "{flip}, {protocol}: {passed} passed, {unknown} unknown"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_has_no_content_cannot_be_flipped() {
+    let synthetic =
+        "synthetic: { traffic: { exact: { duration: 1s, messages: [{ from: a, to: b, count: 40 }] } } }";
+    let federation =
+        federation_of(COORDINATED, synthetic, false, "at: 300ms, flip: { cluster: b, node: 0, in: message }");
+    let recording = run(&federation, 1);
+    assert!(!facts(&recording).any(|it| it.kind() == FactKind::Flipped));
+    let reasons = &recording.judgement.reasons;
+    assert!(!reasons.iter().any(|it| it.contains("silent corruption")), "{reasons:?}");
+    let remarks = &recording.judgement.of(Property::FaultsTookEffect).remarks;
+    assert!(remarks.iter().any(|it| it.contains("no process reported that it took effect")), "{remarks:?}");
 }

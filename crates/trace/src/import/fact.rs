@@ -1,5 +1,6 @@
 //! A line's columns as a fact: the inverse of [`crate::row`].
 
+use faultline_core::fact::Flipped;
 use faultline_core::{
     Boot, Cause, CheckNo, Claim, ClusterId, EndedBy, Ending, Fact, FactKind, FactNo, FaultNo, Life,
     Observation, PartitionClaim, PhaseClaim, PlannedFault, PlannedTask, Position, ProbeNo, ProcessId, Sn,
@@ -40,7 +41,8 @@ pub(super) fn read(kind: FactKind, facts: u64, run: &RunLine, from: &mut Fields<
         }
         FactKind::Durable => Fact::Durable(from.image()?),
         FactKind::Removed => Fact::Removed(from.image()?),
-        FactKind::Flipped => Fact::Flipped { name: from.image()?, is_checked: from.flag("checked")? },
+        FactKind::Damaged => Fact::Damaged(from.image()?),
+        FactKind::Flipped => Fact::Flipped(flipped(from)?),
         FactKind::Restored => {
             let image = from.optional_image()?;
             Fact::Restored(Box::new((image, from.incarnation("incarnation")?, Witness::default())))
@@ -56,6 +58,15 @@ pub(super) fn read(kind: FactKind, facts: u64, run: &RunLine, from: &mut Fields<
         FactKind::Computed => Fact::Computed { since: FactNo(from.optional("since")?.unwrap_or(facts)) },
         _ => return task(kind, from),
     })
+}
+
+/// Reads what contained a flipped bit: the part of a checkpoint or the message that the columns name or, without either,
+/// the state.
+fn flipped(from: &mut Fields<'_>) -> Result<Flipped, ImportError> {
+    if let Some(name) = from.optional_image()? {
+        return Ok(Flipped::Copy { name, is_checked: from.flag("checked")? });
+    }
+    Ok(from.optional_message()?.map_or(Flipped::State, Flipped::Message))
 }
 
 /// Reads what a process observed about its node's command.

@@ -368,6 +368,12 @@ impl<'a> Fields<'a> {
         Ok(MessageId { from, to, incarnation, number: self.number("message_number")? })
     }
 
+    /// Reads a message that the own process receives, if the columns name one.
+    pub(super) fn optional_message(&mut self) -> Result<Option<MessageId>, ImportError> {
+        let is_there = self.columns.get("message_number").is_some_and(|it| !it.is_null());
+        if is_there { self.message(false).map(Some) } else { Ok(None) }
+    }
+
     /// Reads a checkpoint of the own process.
     pub(super) fn checkpoint(&mut self) -> Result<Position, ImportError> {
         self.optional_text("checkpoint_of")?;

@@ -96,7 +96,9 @@ impl Program for Part {
     }
 
     fn received(&self, state: &mut State, messages: Vec<Message>) {
-        state.hash = messages.iter().fold(state.hash, |hash, it| learn(hash, it.from, it.unpack()));
+        state.hash = messages
+            .iter()
+            .fold(state.hash, |hash, it| learn(hash, it.from, it.try_unpack().unwrap_or_default()));
     }
 
     fn result(&self, state: &State) -> Vec<u8> {
@@ -105,6 +107,11 @@ impl Program for Part {
 
     fn progress(&self, state: &State) -> Progress {
         Progress { done: state.done.into(), total: self.instructions.len() as u64 }
+    }
+
+    fn flip(&self, state: &mut State, bit: u64) -> bool {
+        state.hash ^= 1 << (bit % 64);
+        true
     }
 }
 

@@ -202,6 +202,15 @@ impl Rank {
             .then(|| memory::result(self.received, self.history, &self.grid, &self.block))
     }
 
+    /// Flips a bit of a temperature.
+    pub(crate) fn flip(&mut self, bit: u64) -> bool {
+        let mut grid = self.grid.to_vec();
+        let bit = bit % (grid.len() as u64 * 8);
+        grid[(bit / 8) as usize] ^= 1 << (bit % 8);
+        self.grid = grid.into();
+        true
+    }
+
     pub(crate) fn progress(&self) -> Progress {
         Progress { done: self.done.into(), total: self.config.steps.into() }
     }

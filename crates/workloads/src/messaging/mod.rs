@@ -74,6 +74,10 @@ pub trait Program: Clone + Debug + Send + Sync + 'static {
     fn mismatch(&self, _state: &mut Self::State, why: String) {
         panic!("{why}")
     }
+    /// Flips a bit of the state, if the program supports this; see [`Application::flip`](faultline_core::Application).
+    fn flip(&self, _state: &mut Self::State, _bit: u64) -> bool {
+        false
+    }
     /// Returns, once, why the program can no longer act; see [`Application::failure`](faultline_core::Application).
     fn failure(&self, _process: ProcessId, _life: Life) -> Option<Arc<Breakage>> {
         None

@@ -262,6 +262,10 @@ impl<P: Program> Application for Performer<P> {
         self.program.progress(&self.state.program)
     }
 
+    fn flip(&mut self, bit: u64) -> bool {
+        self.program.flip(&mut self.state.program, bit)
+    }
+
     fn failure(&mut self, process: ProcessId, life: Life) -> Option<Arc<Breakage>> {
         self.program.failure(process, life)
     }

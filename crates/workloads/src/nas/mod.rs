@@ -139,6 +139,11 @@ impl Program for Kernel {
         Progress { done: state.iteration.into(), total: self.iterations.into() }
     }
 
+    fn flip(&self, state: &mut State, bit: u64) -> bool {
+        state.hash ^= 1 << (bit % 64);
+        true
+    }
+
     fn bulk(&self) -> u64 {
         self.state_bytes
     }

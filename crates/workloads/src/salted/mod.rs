@@ -120,6 +120,11 @@ impl Rank {
         Progress { done: self.state.done.into(), total: self.config.steps.into() }
     }
 
+    pub(crate) fn flip(&mut self, bit: u64) -> bool {
+        self.state.hash ^= 1 << (bit % 64);
+        true
+    }
+
     /// Returns a new source of random numbers for one action.
     fn choices(&self) -> Xoshiro256PlusPlus {
         let salted = mix(self.seed ^ mix(self.salt.0.into()));
