@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 
-use faultline_core::{Claim, Host, Image, Position, ProcessId, Snapshot, Time};
+use faultline_core::{Host, Image, Position, ProcessId, Snapshot, Time};
 
 use super::{ChandyLamport, Control, Defects, Rank, Rule};
 use crate::global::{Arrival, Early, Member};
@@ -90,10 +90,8 @@ impl Member<ChandyLamport> for Recording {
         let Some(part) = self.part.take_if(|part| part.checkpoint == checkpoint) else { return false };
         let is_written = part.written.is_some() || !self.defects.is_empty();
         assert!(is_written, "a checkpoint is committed once all parts are durable");
-        let Checkpoint { position, attempt } = checkpoint;
-        self.position = position;
-        let (frozen, vectors) = (part.resumed.unwrap_or(now).since(part.since), Arc::default());
-        host.claim(Claim::Committed { position, attempt, forced: false, frozen, vectors });
+        self.position = checkpoint.position;
+        host.claim(checkpoint.committed(part.resumed.unwrap_or(now).since(part.since)));
         if part.resumed.is_none() {
             host.release();
         }
@@ -102,8 +100,7 @@ impl Member<ChandyLamport> for Recording {
 
     fn freeze(&mut self, is_recovering: bool, host: &mut dyn Host<ChandyLamport>) {
         if let Some(part) = self.part.take() {
-            let Checkpoint { position, attempt } = part.checkpoint;
-            host.claim(Claim::Aborted { position, attempt });
+            host.claim(part.checkpoint.aborted());
         }
         if !is_recovering {
             host.hold();

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Claim, Counters, Host, Image, MessageId, Payload, Position, ProcessId, Snapshot, Time};
+use faultline_core::{Counters, Host, Image, MessageId, Payload, Position, ProcessId, Snapshot, Time};
 
 use super::leaders::Leader;
 use super::{Coordinated, Defects, Rule};
@@ -219,10 +219,8 @@ impl Member<Coordinated> for Frozen {
         let Some(part) = self.part.take_if(|part| part.checkpoint == checkpoint) else { return false };
         let is_written = part.written.is_some() || !self.defects.is_empty();
         assert!(is_written, "a checkpoint is committed once all parts are durable");
-        let Checkpoint { position, attempt } = checkpoint;
-        self.position = position;
-        let (frozen, vectors) = (now.since(part.since), Arc::default());
-        host.claim(Claim::Committed { position, attempt, forced: false, frozen, vectors });
+        self.position = checkpoint.position;
+        host.claim(checkpoint.committed(now.since(part.since)));
         host.release();
         self.resume(group, part.in_transit, host);
         true
@@ -236,8 +234,7 @@ impl Member<Coordinated> for Frozen {
             return;
         }
         if let Some(part) = self.part.take() {
-            let Checkpoint { position, attempt } = part.checkpoint;
-            host.claim(Claim::Aborted { position, attempt });
+            host.claim(part.checkpoint.aborted());
         }
         self.unsent.clear();
         host.hold();
@@ -264,7 +261,7 @@ impl Member<Coordinated> for Frozen {
 
 #[cfg(test)]
 mod tests {
-    use faultline_core::{Attempt, Boot, Incarnation, Scope};
+    use faultline_core::{Attempt, Boot, Claim, Incarnation, Scope};
 
     use super::super::Control;
     use super::*;

@@ -46,9 +46,12 @@ mod survey;
 pub(crate) mod testing;
 mod writes;
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Attempt, Image, ImageName, MessageId, Payload, Position, ProcessId, ProtocolTypes};
+use faultline_core::{
+    Attempt, Claim, Image, ImageName, MessageId, Payload, Position, ProcessId, ProtocolTypes, Span,
+};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use coordinator::Coordinator;
@@ -89,6 +92,19 @@ impl Checkpoint {
     pub const fn part(self, owner: ProcessId) -> ImageName {
         let Position { incarnation, sn } = self.position;
         ImageName { owner, incarnation, sn, attempt: self.attempt }
+    }
+
+    /// Returns the claim that this process commits its part without vectors, after the checkpoint has paused the
+    /// application for `frozen`.
+    pub(crate) fn committed(self, frozen: Span) -> Claim {
+        let Checkpoint { position, attempt } = self;
+        Claim::Committed { position, attempt, forced: false, frozen, vectors: Arc::default() }
+    }
+
+    /// Returns the claim that this process discards the checkpoint.
+    pub(crate) fn aborted(self) -> Claim {
+        let Checkpoint { position, attempt } = self;
+        Claim::Aborted { position, attempt }
     }
 }
 
