@@ -198,53 +198,13 @@ fn replay_life<P: Process>(
         difference: None,
         remark: None,
     };
-    let mut process: Option<P> = None;
-    let mut jobs: BTreeMap<JobNo, P::Job> = BTreeMap::new();
-    let mut actions: Vec<ActionOf<P>> = Vec::new();
-    let mut facts: Vec<ReplayedFact> = Vec::new();
-    for (at, entry) in entries {
-        let number = replayed.inputs;
-        if let InputEntry::Did(recorded_actions) = &entry {
-            replayed.difference = difference::<P>(recorded_actions, &actions)
-                .map(|it| format!("after input {number}, at {at}: {it}"));
-            replayed.actions += actions.len();
-            actions.clear();
-            if replayed.difference.is_some() {
-                return replayed;
-            }
-            continue;
+    let facts = match replay_entries::<P>(me, life, entries, config, &mut replayed) {
+        Ok(facts) => facts,
+        Err(difference) => {
+            replayed.difference = Some(difference);
+            return replayed;
         }
-        replayed.inputs += 1;
-        let what = kind(&entry);
-        match (&mut process, entry) {
-            (None, InputEntry::LifeStart { boot, membership, record, seed }) => {
-                let (config, membership) = (config.clone(), Arc::new(membership));
-                let facts = FactKinds::ALL;
-                let start = LifeStart { me, life, boot, membership, config, record, seed, facts };
-                process = Some(P::start(start, at, &mut actions));
-            }
-            (Some(process), entry) => match event::<P>(entry, &mut jobs) {
-                Some(event) => process.handle(event, at, &mut actions),
-                None => {
-                    replayed.difference =
-                        Some(format!("input {number} ({what}) is inconsistent with the preceding inputs"));
-                    return replayed;
-                }
-            },
-            (None, _) => {
-                replayed.difference =
-                    Some(format!("the record starts with {what} instead of the start of the process"));
-                return replayed;
-            }
-        }
-        for action in &actions {
-            match action {
-                Action::Compute(no, job) => drop(jobs.insert(*no, job.clone())),
-                Action::Fact(fact) => facts.push(ReplayedFact { input: number, at, fact: fact.clone() }),
-                _ => {}
-            }
-        }
-    }
+    };
     replayed.facts = facts.len().min(recorded.len());
     if let Some(number) = first_difference(&facts, recorded, me, manifest) {
         let (ReplayedFact { at, fact, .. }, (then, recorded)) = (&facts[number], &recorded[number]);
@@ -271,6 +231,59 @@ fn replay_life<P: Process>(
         Some(Cut::Damaged) => replayed.difference = Some("the record of its inputs is damaged".to_owned()),
     }
     replayed
+}
+
+/// Feeds the recorded inputs to a process, and compares its actions with the recorded ones. Returns its facts, or the
+/// first difference.
+fn replay_entries<P: Process>(
+    me: ProcessId,
+    life: Life,
+    entries: Vec<(Time, InputEntryOf<P>)>,
+    config: Arc<P::Config>,
+    replayed: &mut ReplayedLife,
+) -> Result<Vec<ReplayedFact>, String> {
+    let mut process: Option<P> = None;
+    let mut jobs: BTreeMap<JobNo, P::Job> = BTreeMap::new();
+    let mut actions: Vec<ActionOf<P>> = Vec::new();
+    let mut facts: Vec<ReplayedFact> = Vec::new();
+    for (at, entry) in entries {
+        let number = replayed.inputs;
+        if let InputEntry::Did(recorded_actions) = &entry {
+            replayed.actions += actions.len();
+            if let Some(it) = difference::<P>(recorded_actions, &actions) {
+                return Err(format!("after input {number}, at {at}: {it}"));
+            }
+            actions.clear();
+            continue;
+        }
+        replayed.inputs += 1;
+        let what = kind(&entry);
+        match (&mut process, entry) {
+            (None, InputEntry::LifeStart { boot, membership, record, seed }) => {
+                let (config, membership) = (config.clone(), Arc::new(membership));
+                let facts = FactKinds::ALL;
+                let start = LifeStart { me, life, boot, membership, config, record, seed, facts };
+                process = Some(P::start(start, at, &mut actions));
+            }
+            (Some(process), entry) => {
+                let inconsistent =
+                    || format!("input {number} ({what}) is inconsistent with the preceding inputs");
+                let event = event::<P>(entry, &mut jobs).ok_or_else(inconsistent)?;
+                process.handle(event, at, &mut actions);
+            }
+            (None, _) => {
+                return Err(format!("the record starts with {what} instead of the start of the process"));
+            }
+        }
+        for action in &actions {
+            match action {
+                Action::Compute(no, job) => drop(jobs.insert(*no, job.clone())),
+                Action::Fact(fact) => facts.push(ReplayedFact { input: number, at, fact: fact.clone() }),
+                _ => {}
+            }
+        }
+    }
+    Ok(facts)
 }
 
 /// A fact that a replayed process reported.

@@ -164,104 +164,85 @@ fn hydee_table1(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
 }
 
 fn hc3i(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
-    let ReproduceArguments { quick, resume, .. } = arguments;
-    let claim = claim(arguments, "faultline-hc3i")?;
-    let out = claim.dir();
-    let settings = settings(arguments);
-    let interrupted = interrupt::flag();
-    let work = Work { out, arguments, interrupted: &interrupted };
-    let opened = work.open()?;
-    // The runs on real processes come first, before this program puts any other load on the machine.
-    let evaluation = Evaluation { out, interrupted: &interrupted, resume: *resume, quiet: arguments.quiet };
-    let wanted = match (arguments.with_processes, *quick) {
+    let wanted = match (arguments.with_processes, arguments.quick) {
         (false, _) => 0,
         (true, false) => PAIRS,
         (true, true) => QUICK_PAIRS,
     };
-    let pairs = evaluation.with_simulator(wanted)?;
-    let missing = wanted - pairs.len() as u64;
-    let mut done = work.repeat(opened, |store| {
-        let done = repeat(settings, store);
-        Reproduction { missing: done.missing + missing, ..done }
-    })?;
-    if !pairs.is_empty() {
-        done.sections.push(reality::section(&pairs));
-        let differ = pairs.iter().filter(|it| !it.agrees());
-        done.judged
-            .wrong
-            .extend(differ.map(|it| format!("real processes differ from the simulator, seed {}", it.seed)));
-    }
-    write_results(&done, out)
+    let measure = |evaluation: Evaluation<'_>| evaluation.with_simulator(wanted);
+    evaluate(arguments, "faultline-hc3i", measure, |settings, pairs, store| {
+        let mut done = repeat(settings, store);
+        done.missing += wanted - pairs.len() as u64;
+        if !pairs.is_empty() {
+            done.sections.push(reality::section(&pairs));
+            let differ = pairs.iter().filter(|it| !it.agrees());
+            done.judged.wrong.extend(
+                differ.map(|it| format!("real processes differ from the simulator, seed {}", it.seed)),
+            );
+        }
+        done
+    })
 }
 
 fn hydee(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
-    let ReproduceArguments { quick, resume, .. } = arguments;
-    let claim = claim(arguments, "faultline-hydee")?;
-    let out = claim.dir();
-    let settings = settings(arguments);
-    let interrupted = interrupt::flag();
-    let work = Work { out, arguments, interrupted: &interrupted };
-    let opened = work.open()?;
-    // The runs on real processes come first, before this program puts any other load on the machine.
-    let evaluation = Evaluation { out, interrupted: &interrupted, resume: *resume, quiet: arguments.quiet };
-    let (few, many) =
-        if *quick { (QUICK_PING_PONG, QUICK_PING_PONG) } else { (PING_PONG, CROWDED_PING_PONG) };
-    let turns = if *quick { QUICK_TURNS } else { TURNS };
-    let played = evaluation.ping_pong(PAIR, few)?;
-    let crowded = evaluation.ping_pong(CROWD, many)?;
-    let real = evaluation.hydee_runs(turns)?;
-    let performed = played.len() + crowded.len() + real.made.iter().map(Vec::len).sum::<usize>();
-    let wanted = (few.0 + many.0) as usize * Setting::ALL.len() + turns as usize * real.made.len();
-    let missing = (wanted - performed) as u64;
-    let measured = hydee::Measured { played, crowded, real };
-    let done = work.repeat(opened, |store| match missing {
-        0 => hydee::reproduce(settings, &measured, store),
-        _ => hydee::interrupted(settings, &measured.played, missing),
-    })?;
-    write_results(&done, out)
+    let (few, many, turns) = match arguments.quick {
+        true => (QUICK_PING_PONG, QUICK_PING_PONG, QUICK_TURNS),
+        false => (PING_PONG, CROWDED_PING_PONG, TURNS),
+    };
+    let measure = |evaluation: Evaluation<'_>| {
+        Ok(hydee::Measured {
+            played: evaluation.ping_pong(PAIR, few)?,
+            crowded: evaluation.ping_pong(CROWD, many)?,
+            real: evaluation.hydee_runs(turns)?,
+        })
+    };
+    evaluate(arguments, "faultline-hydee", measure, |settings, measured, store| {
+        let hydee::Measured { played, crowded, real } = &measured;
+        let performed = played.len() + crowded.len() + real.made.iter().map(Vec::len).sum::<usize>();
+        let wanted = (few.0 + many.0) as usize * Setting::ALL.len() + turns as usize * real.made.len();
+        match (wanted - performed) as u64 {
+            0 => hydee::reproduce(settings, &measured, store),
+            missing => hydee::interrupted(settings, played, missing),
+        }
+    })
 }
 
 fn cck(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
-    let ReproduceArguments { quick, resume, with_processes, .. } = *arguments;
-    let claim = claim(arguments, "faultline-cck")?;
+    let turns = if arguments.quick { QUICK_TURNS } else { TURNS };
+    let measure = |evaluation: Evaluation<'_>| {
+        arguments.with_processes.then(|| evaluation.task_times(turns)).transpose()
+    };
+    evaluate(arguments, "faultline-cck", measure, |settings, tasks, store| {
+        // After an interruption, there are no results.
+        let is_interrupted = tasks.as_ref().is_some_and(Vec::is_empty);
+        let missing = if is_interrupted { u64::from(turns) * cck::costs::runs().len() as u64 } else { 0 };
+        let mut done = cck::reproduce(settings, tasks.as_deref().filter(|it| !it.is_empty()), store);
+        done.missing += missing;
+        done
+    })
+}
+
+fn tic(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
+    evaluate(arguments, "faultline-tic", |_| Ok(()), |settings, (), store| tic::reproduce(settings, store))
+}
+
+/// Reproduces an evaluation: measures runs on real processes, if it needs any, and then simulates.
+fn evaluate<M>(
+    arguments: &ReproduceArguments,
+    default: &str,
+    measure: impl FnOnce(Evaluation<'_>) -> Result<M, CommandError>,
+    reproduce: impl FnOnce(Settings, M, &mut ResultStore<'_>) -> Reproduction,
+) -> Result<Exit, CommandError> {
+    let claim = claim(arguments, default)?;
     let out = claim.dir();
-    if !with_processes {
-        return simulated(arguments, out, |settings, store| cck::reproduce(settings, None, store));
-    }
     let settings = settings(arguments);
     let interrupted = interrupt::flag();
     let work = Work { out, arguments, interrupted: &interrupted };
     let opened = work.open()?;
     // The runs on real processes come first, before this program puts any other load on the machine.
-    let turns = if quick { QUICK_TURNS } else { TURNS };
-    let tasks =
-        Evaluation { out, interrupted: &interrupted, resume, quiet: arguments.quiet }.task_times(turns)?;
-    // After an interruption, there are no results.
-    let missing = if tasks.is_empty() { u64::from(turns) * cck::costs::runs().len() as u64 } else { 0 };
-    let done = work.repeat(opened, |store| {
-        let tasks = (missing == 0).then_some(&tasks[..]);
-        let done = cck::reproduce(settings, tasks, store);
-        Reproduction { missing: done.missing + missing, ..done }
-    })?;
-    write_results(&done, out)
-}
-
-fn tic(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
-    let claim = claim(arguments, "faultline-tic")?;
-    let out = claim.dir();
-    simulated(arguments, out, tic::reproduce)
-}
-
-/// Reproduces an evaluation that needs no real processes.
-fn simulated(
-    arguments: &ReproduceArguments,
-    out: &Path,
-    reproduce: impl FnOnce(Settings, &mut ResultStore<'_>) -> Reproduction,
-) -> Result<Exit, CommandError> {
-    let settings = settings(arguments);
-    let interrupted = interrupt::flag();
-    let work = Work { out, arguments, interrupted: &interrupted };
-    let done = work.repeat(work.open()?, |store| reproduce(settings, store))?;
+    let (resume, quiet) = (arguments.resume, arguments.quiet);
+    let measured = measure(Evaluation { out, interrupted: &interrupted, resume, quiet })?;
+    let done = work.repeat(opened, |store| reproduce(settings, measured, store))?;
     write_results(&done, out)
 }
 

@@ -17,6 +17,7 @@ pub mod cases;
 mod observation;
 mod probe;
 mod scenario;
+mod traffic;
 
 pub use observation::{Observation, observations};
 pub use probe::{Act, Head, Message, Probe, Script, Stamp, Step, Work};

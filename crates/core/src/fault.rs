@@ -286,12 +286,8 @@ impl Fault {
 
     /// Creates a crash of a process that keeps its storage and returns.
     pub const fn crash(process: ProcessId) -> Fault {
-        Fault::Kill {
-            target: Target::Process(process),
-            storage: StorageFate::Kept,
-            returns: true,
-            repair: None,
-        }
+        let (target, storage) = (Target::Process(process), StorageFate::Kept);
+        Fault::Kill { target, storage, returns: true, repair: None }
     }
 
     /// Creates a fault that kills processes, which then return.
@@ -347,34 +343,37 @@ impl Fault {
         self.target().filter(|_| matches!(self, Fault::Kill { .. }))
     }
 
-    /// Returns the process that the fault pauses.
-    pub fn pauses(&self) -> Option<ProcessId> {
+    /// Returns the process that the fault impairs, and how.
+    fn impairs(&self) -> Option<(ProcessId, Impairment)> {
         match *self {
-            Fault::Impair { process, how: Impairment::Paused, .. } => Some(process),
+            Fault::Impair { process, how, .. } => Some((process, how)),
             _ => None,
         }
     }
 
+    /// Returns the process that the fault pauses.
+    pub fn pauses(&self) -> Option<ProcessId> {
+        self.impairs().filter(|it| it.1 == Impairment::Paused).map(|it| it.0)
+    }
+
     /// Returns the process with the storage that malfunctions, and how.
     pub fn impairs_storage(&self) -> Option<(ProcessId, StorageFault)> {
-        match *self {
-            Fault::Impair { process, how: Impairment::Storage(how), .. } => Some((process, how)),
+        match self.impairs()? {
+            (process, Impairment::Storage(how)) => Some((process, how)),
             _ => None,
         }
     }
 
     /// Returns the percentage of their time that computations take on the node that the fault slows down.
     pub fn slows(&self) -> Option<u32> {
-        match *self {
-            Fault::Impair { how: Impairment::Slow { percent }, .. } => Some(percent),
-            _ => None,
-        }
+        let Impairment::Slow { percent } = self.impairs()?.1 else { return None };
+        Some(percent)
     }
 
     /// Returns the process at which the fault flips a bit, and what contains the bit.
     pub fn flips(&self) -> Option<(ProcessId, FlipTarget)> {
-        match *self {
-            Fault::Impair { process, how: Impairment::Flip(flip), .. } => Some((process, flip.target)),
+        match self.impairs()? {
+            (process, Impairment::Flip(flip)) => Some((process, flip.target)),
             _ => None,
         }
     }
@@ -386,18 +385,14 @@ impl Fault {
 
     /// Returns the fate of the storage of the processes that the fault kills.
     pub fn storage_fate(&self) -> Option<StorageFate> {
-        match self {
-            Fault::Kill { storage, .. } => Some(*storage),
-            _ => None,
-        }
+        let Fault::Kill { storage, .. } = self else { return None };
+        Some(*storage)
     }
 
     /// Returns how long the nodes of the killed processes are unavailable.
     pub fn repair(&self) -> Option<Span> {
-        match self {
-            Fault::Kill { repair, .. } => *repair,
-            _ => None,
-        }
+        let Fault::Kill { repair, .. } = self else { return None };
+        *repair
     }
 
     /// Returns whether the fault kills processes that never return.
@@ -406,8 +401,7 @@ impl Fault {
     }
 
     /// Returns the time at which the fault ends if it is injected at `at`: at once if it kills processes or flips a bit,
-    /// and never if
-    /// it lasts until the end of the run.
+    /// and never if it lasts until the end of the run.
     pub fn until(&self, at: Time) -> Time {
         match *self {
             Fault::Kill { .. } | Fault::Impair { how: Impairment::Flip(_), .. } => at,

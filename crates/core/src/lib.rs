@@ -12,6 +12,7 @@
 //! | [`process`] | the one trait that a driver sees, with its events and actions |
 //! | [`protocol`], [`application`] | the two state machines that make up a process |
 //! | [`promises`] | what a protocol promises beyond the guarantees of every protocol |
+//! | [`composite`] | how the operations of a protocol become actions and facts |
 //! | [`node`] | the composition of a protocol and an application |
 //! | [`counters`] | one number per process, sparse or dense |
 //! | [`footprint`] | memory of values that share parts |
@@ -27,6 +28,7 @@ extern crate alloc;
 
 pub mod application;
 pub mod claim;
+pub mod composite;
 mod content;
 pub mod counters;
 mod defects;
@@ -48,6 +50,7 @@ pub mod time;
 
 pub use application::{Application, Digest, Job, Outbox, Progress};
 pub use claim::{Breakage, BreakageKind, Cause, Claim, PartitionClaim, PhaseClaim, Vectors};
+pub use composite::Composite;
 pub use counters::Counters;
 pub use fact::{Fact, FactKind, FactKinds, PlannedTask, TheftStep, Witness};
 pub use fault::{EndedBy, Fault, PlannedFault, StorageFate, Target, Trigger};

@@ -10,17 +10,18 @@ use alloc::vec::Vec;
 
 use crate::application::{Application, Outbox};
 use crate::claim::Claim;
+use crate::composite::Composite;
 use crate::content::with_flipped_bit;
 use crate::counters::Counters;
 use crate::fact::{Fact, FactKind, FactKinds, Flipped, Witness};
 use crate::fault::{Flip, FlipTarget};
 use crate::footprint::Footprint;
 use crate::id::{FactNo, Incarnation, JobNo, Life, ProcessId, Role};
-use crate::image::{Image, ImageName, Snapshot, checked, flipped, with_digest};
+use crate::image::{Image, Snapshot, checked, flipped, with_digest};
 use crate::membership::LifeStart;
 use crate::message::{MessageId, Payload};
 use crate::process::{Action, Event, Gauges, In, Out, Packet, Process, To};
-use crate::protocol::{Host, Input, Machine, Protocol, Stamp};
+use crate::protocol::{Host, Input, Protocol, Stamp};
 use crate::time::Time;
 
 /// The configuration of every process of a federation.
@@ -429,16 +430,26 @@ struct NodeHost<'a, P: Protocol, A: Application> {
     out: &'a mut Out<Node<P, A>>,
 }
 
-impl<P: Protocol, A: Application> NodeHost<'_, P, A> {
+impl<P: Protocol, A: Application> Composite for NodeHost<'_, P, A> {
+    type Protocol = P;
+    type Process = Node<P, A>;
+
+    #[inline(always)]
+    fn out(&mut self) -> &mut Out<Node<P, A>> {
+        self.out
+    }
+
     #[inline(always)]
     fn fact(&mut self, kind: FactKind, make: impl FnOnce() -> Fact) {
         self.state.fact::<P>(kind, make, self.out);
     }
-}
 
-impl<P: Protocol, A: Application> NodeHost<'_, P, A> {
+    fn send(&mut self, to: To, message: P::Control) {
+        self.out.push(Action::Send { to, packet: Packet::Control(message) });
+    }
+
     /// Flips the bit that a fault has chosen, if the image is a part of a checkpoint with content.
-    fn flipped(&mut self, image: Arc<Image<P::Head, P::Saved>>) -> Arc<Image<P::Head, P::Saved>> {
+    fn written(&mut self, image: Arc<Image<P::Head, P::Saved>>) -> Arc<Image<P::Head, P::Saved>> {
         let name = image.name;
         let Some(bit) = self.state.flips.copy.filter(|_| name.is_part()) else { return image };
         let Some(application) = flipped(&image.snapshot.application, bit) else { return image };
@@ -526,57 +537,5 @@ impl<P: Protocol, A: Application> Host<P> for NodeHost<'_, P, A> {
         self.fact(FactKind::Restored, || {
             Fact::Restored(Box::new((from.map(|image| image.name), incarnation, witness)))
         });
-    }
-}
-
-impl<P: Protocol, A: Application> Machine<P> for NodeHost<'_, P, A> {
-    fn control(&mut self, to: To, message: P::Control) {
-        self.out.push(Action::Send { to, packet: Packet::Control(message) });
-    }
-
-    fn send_image(&mut self, to: ProcessId, image: Arc<Image<P::Head, P::Saved>>) {
-        self.out.push(Action::Send { to: To::One(to), packet: Packet::Image(image) });
-    }
-
-    fn persist(&mut self, image: Arc<Image<P::Head, P::Saved>>) {
-        if image.name.is_part() {
-            self.fact(FactKind::Saved, || {
-                Fact::Saved(Box::new((image.name, image.snapshot.witness, image.len(P::saved_len))))
-            });
-        }
-        let image = self.flipped(image);
-        self.out.push(Action::Persist(image));
-    }
-
-    fn read(&mut self, name: ImageName) {
-        self.out.push(Action::Read(name));
-    }
-
-    fn list(&mut self) {
-        self.out.push(Action::List);
-    }
-
-    fn delete(&mut self, name: ImageName) {
-        if name.is_part() {
-            self.fact(FactKind::Removed, || Fact::Removed(name));
-        }
-        self.out.push(Action::Delete(name));
-    }
-
-    fn record(&mut self, version: u64, bytes: Arc<[u8]>) {
-        self.out.push(Action::Record { version, bytes });
-    }
-
-    fn started(&mut self) {
-        self.out.push(Action::Started);
-    }
-
-    fn held(&mut self) {
-        self.out.push(Action::Held);
-    }
-
-    fn claim(&mut self, claim: Claim) {
-        let kind = claim.kind();
-        self.fact(kind, || Fact::Claim(Box::new(claim)));
     }
 }

@@ -10,6 +10,7 @@
 //! | [`graph`] | the tasks and values of a process |
 //! | [`task_process`] | a process that runs, steals and lends tasks |
 //! | [`recovery`] | the interface between processes and protocols |
+//! | [`storage`] | the inputs about stored images, for all protocols |
 //! | [`plan`] | the tasks of each partition of an iterative program, and the values that partitions send |
 //! | [`unrolled`] | a program whose tasks spawn others, in a form that can be planned |
 //! | [`partition`] | a process that runs partitions of a plan, and its interface to protocols |
@@ -28,6 +29,7 @@ pub mod program;
 pub mod programs;
 pub mod recovery;
 pub mod reference;
+pub mod storage;
 pub mod task_process;
 pub mod unrolled;
 
@@ -38,5 +40,6 @@ pub use plan::Plan;
 pub use program::{Access, Call, Data, Frame, Mode, Op, Program, TaskOutcome, Use};
 pub use recovery::{TaskProtocol, successor};
 pub use reference::{ProgramSize, extent, reference};
+pub use storage::StorageInput;
 pub use task_process::{Stealing, TaskProcess, TaskProcessConfig};
 pub use unrolled::Unrolled;

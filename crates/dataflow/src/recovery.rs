@@ -10,12 +10,13 @@ use core::fmt::Debug;
 
 use faultline_core::process::Gauges;
 use faultline_core::{
-    Image, ImageName, LifeStart, Machine, Membership, Presence, ProcessId, Promises, ProtocolTypes, Role,
-    Scope, Snapshot, TaskId, Theft, Time,
+    Image, LifeStart, Machine, Membership, Presence, ProcessId, Promises, ProtocolTypes, Role, Scope,
+    Snapshot, TaskId, Theft, Time,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::graph::GraphEvent;
+use crate::storage::StorageInput;
 
 /// One message of a theft. [`Leg::Task`] and [`Leg::Result`] carry content, which counts towards their size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -87,31 +88,8 @@ pub enum TaskInput<P: TaskProtocol> {
         /// The protocol's message.
         message: P::Control,
     },
-    /// An image arrived.
-    Image {
-        /// The process that sent the image.
-        from: ProcessId,
-        /// The image that arrived.
-        image: Arc<Image<P::Head, P::Saved>>,
-    },
-    /// An image is durable in this process's storage.
-    Persisted(ImageName),
-    /// An image could not be written to this process's storage.
-    PersistFailed(ImageName),
-    /// Answers [`Machine::read`].
-    Read {
-        /// The name of the image that was requested.
-        name: ImageName,
-        /// The image, if it exists and is intact.
-        image: Option<Arc<Image<P::Head, P::Saved>>>,
-    },
-    /// Answers [`Machine::list`].
-    Listed(Vec<(ImageName, Arc<P::Head>)>),
-    /// A record is durable.
-    Recorded {
-        /// The version of the record.
-        version: u64,
-    },
+    /// An image arrived, or an operation of the storage has ended.
+    Storage(StorageInput<P>),
     /// The membership changed. The process has cancelled its requests to processes that failed.
     Membership(Arc<Membership>),
     /// The protocol's deadline has passed.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use faultline_catalog::Hosted;
 use faultline_core::application::Job as _;
 use faultline_core::fault::{Handled, Outcome};
-use faultline_core::process::{ImageOf, In, PacketOf};
+use faultline_core::process::{ActionOf, ImageOf, In, PacketOf};
 use faultline_core::{
     Action, Boot, Event, Fact, FactKinds, ImageName, JobNo, Life, LifeStart, Membership, ProcessId, Role,
     StorageFate, Time, To,
@@ -149,66 +149,9 @@ impl<N: Hosted> Local<N> {
         let mut local = self;
         let me = local.me;
         let mut actions = Vec::new();
-        let event = match happening {
-            ExploredEvent::Begin(view) => {
-                let life = local.life.next();
-                local.life = life;
-                local.learn(view);
-                let start = LifeStart {
-                    me,
-                    life,
-                    boot: boot(life, local.replaced),
-                    membership: local.view.clone(),
-                    config: config.clone(),
-                    record: local.record.clone(),
-                    seed: 0,
-                    facts: FactKinds::ALL,
-                };
-                handles(me, life, local.clock, Handled::Start);
-                local.node = Some(N::start(start, local.clock, &mut actions));
-                None
-            }
-            ExploredEvent::End(fate) => {
-                local.end(fate);
-                None
-            }
-            ExploredEvent::Refilled => {
-                local.replaced = false;
-                None
-            }
-            ExploredEvent::Arrive(from, packet) => Some(Event::Packet { from, packet: (*packet).clone() }),
-            ExploredEvent::Stored => local.complete(),
-            ExploredEvent::Computed(no, job) => {
-                handles(me, local.life, local.clock, Handled::Job(no));
-                Some(Event::Computed(no, job.run()))
-            }
-            ExploredEvent::Told(view) => {
-                local.learn(view.clone());
-                Some(Event::Membership(view))
-            }
-            ExploredEvent::Ring => {
-                local.clock = local.clock.max(local.deadline().unwrap_or(local.clock));
-                Some(Event::Timeout)
-            }
-        };
-        let (mut requests, mut facts, mut ends) = (Vec::new(), Vec::new(), None);
-        if let Some(node) = &mut local.node {
-            if let Some(event) = event {
-                handles(me, local.life, local.clock, event.handled());
-                node.handle(event, local.clock, &mut actions);
-            }
-            // All deadlines that expire at the same time belong to the same event.
-            let mut events = 0;
-            while node.next_deadline().is_some_and(|at| at <= local.clock) {
-                if events == MOST_AT_ONCE {
-                    ends = Some(Outcome::Stalled { process: me, handled: Handled::Timeout, events });
-                    break;
-                }
-                handles(me, local.life, local.clock, Handled::Timeout);
-                node.handle(Event::Timeout, local.clock, &mut actions);
-                events += 1;
-            }
-        }
+        let event = local.input(config, happening, &mut actions);
+        let mut ends = local.feed(event, &mut actions);
+        let (mut requests, mut facts) = (Vec::new(), Vec::new());
         for action in actions {
             let mut store = |operation| {
                 local.under_way.push_back((key_of(&operation), operation));
@@ -257,6 +200,80 @@ impl<N: Hosted> Local<N> {
         }
         local.rekey();
         Reaction { local, requests, facts, ends }
+    }
+
+    /// Applies what happens to this entry. Returns the event for the process, if any. A life that begins appends its first
+    /// actions.
+    fn input(
+        &mut self,
+        config: &Arc<N::Config>,
+        happening: ExploredEvent<N>,
+        actions: &mut Vec<ActionOf<N>>,
+    ) -> Option<In<N>> {
+        match happening {
+            ExploredEvent::Begin(view) => {
+                let life = self.life.next();
+                self.life = life;
+                self.learn(view);
+                let start = LifeStart {
+                    me: self.me,
+                    life,
+                    boot: boot(life, self.replaced),
+                    membership: self.view.clone(),
+                    config: config.clone(),
+                    record: self.record.clone(),
+                    seed: 0,
+                    facts: FactKinds::ALL,
+                };
+                handles(self.me, life, self.clock, Handled::Start);
+                self.node = Some(N::start(start, self.clock, actions));
+                None
+            }
+            ExploredEvent::End(fate) => {
+                self.end(fate);
+                None
+            }
+            ExploredEvent::Refilled => {
+                self.replaced = false;
+                None
+            }
+            ExploredEvent::Arrive(from, packet) => Some(Event::Packet { from, packet: (*packet).clone() }),
+            ExploredEvent::Stored => self.complete(),
+            ExploredEvent::Computed(no, job) => {
+                handles(self.me, self.life, self.clock, Handled::Job(no));
+                Some(Event::Computed(no, job.run()))
+            }
+            ExploredEvent::Told(view) => {
+                self.learn(view.clone());
+                Some(Event::Membership(view))
+            }
+            ExploredEvent::Ring => {
+                self.clock = self.clock.max(self.deadline().unwrap_or(self.clock));
+                Some(Event::Timeout)
+            }
+        }
+    }
+
+    /// Passes an event to the process, and then the deadlines that expire at the same time: all of them belong to the same
+    /// event. Returns the outcome if the process acts without end.
+    fn feed(&mut self, event: Option<In<N>>, actions: &mut Vec<ActionOf<N>>) -> Option<Outcome> {
+        let me = self.me;
+        if let Some(node) = &mut self.node {
+            if let Some(event) = event {
+                handles(me, self.life, self.clock, event.handled());
+                node.handle(event, self.clock, actions);
+            }
+            let mut events = 0;
+            while node.next_deadline().is_some_and(|at| at <= self.clock) {
+                if events == MOST_AT_ONCE {
+                    return Some(Outcome::Stalled { process: me, handled: Handled::Timeout, events });
+                }
+                handles(me, self.life, self.clock, Handled::Timeout);
+                node.handle(Event::Timeout, self.clock, actions);
+                events += 1;
+            }
+        }
+        None
     }
 
     fn learn(&mut self, view: Arc<Membership>) {

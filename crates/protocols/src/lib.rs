@@ -8,6 +8,7 @@ pub mod chandy_lamport;
 pub mod coordinated;
 mod frame;
 pub mod full_logging;
+mod global;
 pub mod hc3i;
 pub mod hydee;
 pub mod independent;

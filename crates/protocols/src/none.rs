@@ -54,13 +54,11 @@ impl Protocol for NoProtocol {
     }
 
     fn start(start: LifeStart<()>, _: Time, host: &mut dyn Host<Self>) -> Self {
-        let lost = start.boot != Boot::Fresh;
-        if lost {
-            give_up(Scope::Cluster.group_of(&start.membership, start.me), host);
-        } else {
+        let this = NoProtocol::begin(&start, host);
+        if !this.lost {
             host.release();
         }
-        NoProtocol { lost }
+        this
     }
 
     fn handle(&mut self, input: Input<Self>, _: Time, host: &mut dyn Host<Self>) {
@@ -68,8 +66,7 @@ impl Protocol for NoProtocol {
             Input::Sent { id, payload } => host.transmit(id, NoStamp, payload),
             Input::Received { id, payload, .. } if !self.lost => host.deliver(id, payload),
             Input::Membership(membership) if !self.lost => {
-                if let Some(group) = first_failed(&membership) {
-                    self.lost = true;
+                if let Some(group) = self.first_lost(&membership) {
                     host.hold();
                     give_up(group, host);
                 }
@@ -101,21 +98,18 @@ impl TaskProtocol for NoProtocol {
     }
 
     fn start(start: LifeStart<()>, _: Time, host: &mut dyn TaskHost<Self>) -> Self {
-        let lost = start.boot != Boot::Fresh;
-        if lost {
-            give_up(Scope::Cluster.group_of(&start.membership, start.me), host);
-        } else {
+        let this = NoProtocol::begin(&start, host);
+        if !this.lost {
             host.release();
         }
-        NoProtocol { lost }
+        this
     }
 
     fn handle(&mut self, input: TaskInput<Self>, _: Time, host: &mut dyn TaskHost<Self>) {
         match input {
             TaskInput::Due(theft, leg) => host.pass(theft, leg),
             TaskInput::Membership(membership) if !self.lost => {
-                if let Some(group) = first_failed(&membership) {
-                    self.lost = true;
+                if let Some(group) = self.first_lost(&membership) {
                     host.hold();
                     give_up(group, host);
                 }
@@ -147,21 +141,18 @@ impl PartitionProtocol for NoProtocol {
     }
 
     fn start(start: LifeStart<()>, _: Time, host: &mut dyn PartitionHost<Self>) -> Self {
-        let lost = start.boot != Boot::Fresh;
-        if lost {
-            give_up(Scope::Cluster.group_of(&start.membership, start.me), host);
-        } else {
+        let this = NoProtocol::begin(&start, host);
+        if !this.lost {
             host.release(start.me);
         }
-        NoProtocol { lost }
+        this
     }
 
     fn handle(&mut self, input: PartitionInput<Self>, _: Time, host: &mut dyn PartitionHost<Self>) {
         match input {
             PartitionInput::Arrived(delivery) if !self.lost => host.accept(delivery),
             PartitionInput::Membership(membership) if !self.lost => {
-                if let Some(group) = first_failed(&membership) {
-                    self.lost = true;
+                if let Some(group) = self.first_lost(&membership) {
                     give_up(group, host);
                 }
             }
@@ -178,14 +169,26 @@ impl PartitionProtocol for NoProtocol {
     }
 }
 
-/// Returns the group of the first process that has failed. A process whose cluster has not joined yet has not failed.
-fn first_failed(membership: &Membership) -> Option<GroupId> {
-    let mut processes = (0..membership.members.len() as u32).map(ProcessId);
-    let has_failed = |it: &ProcessId| {
-        let member = membership.member(*it);
-        membership.is_present(*it) && (!member.up || member.lives() > 1)
-    };
-    Some(Scope::Cluster.group_of(membership, processes.find(has_failed)?))
+impl NoProtocol {
+    /// Begins a life, which is lost unless it is the first one.
+    fn begin(start: &LifeStart<()>, host: &mut dyn Machine<NoProtocol>) -> NoProtocol {
+        let lost = start.boot != Boot::Fresh;
+        if lost {
+            give_up(Scope::Cluster.group_of(&start.membership, start.me), host);
+        }
+        NoProtocol { lost }
+    }
+
+    /// Returns the group of the first process that has failed. A process whose cluster has not joined yet has not failed.
+    fn first_lost(&mut self, membership: &Membership) -> Option<GroupId> {
+        let mut processes = (0..membership.members.len() as u32).map(ProcessId);
+        let failed = processes.find(|it| {
+            let member = membership.member(*it);
+            membership.is_present(*it) && (!member.up || member.lives() > 1)
+        })?;
+        self.lost = true;
+        Some(Scope::Cluster.group_of(membership, failed))
+    }
 }
 
 fn give_up(group: GroupId, host: &mut dyn Machine<NoProtocol>) {

@@ -163,15 +163,7 @@ impl TaskProtocol for Satin {
             TaskInput::Control { from, message } => self.handle_message(from, message, host),
             TaskInput::Membership(membership) => self.membership_changed(membership, host),
             // No process waits for an unwanted result, and nothing is written.
-            TaskInput::Unwanted(..)
-            | TaskInput::Changed
-            | TaskInput::Image { .. }
-            | TaskInput::Persisted(_)
-            | TaskInput::PersistFailed(_)
-            | TaskInput::Read { .. }
-            | TaskInput::Listed(_)
-            | TaskInput::Recorded { .. }
-            | TaskInput::Timeout => {}
+            TaskInput::Unwanted(..) | TaskInput::Changed | TaskInput::Storage(_) | TaskInput::Timeout => {}
         }
     }
 

@@ -6,7 +6,8 @@
 //!
 //! | module | content |
 //! | --- | --- |
-//! | `simulation` | the event loop, and the actions of processes |
+//! | `simulation`, `acting` | the event loop, and the actions of processes |
+//! | `instant` | the events at one instant, which must not be endless |
 //! | `supervising` | reports to the supervisor, and its orders |
 //! | `network`, `storage` | arrival times of packets, and the stable storage of a process |
 //! | `handling` | time that processes spend on the packets that they send and receive |
@@ -18,11 +19,13 @@
 //! | `chance` | random choices |
 //! | `config`, `stats` | the configuration of a simulation, and its counts of events and packets |
 
+mod acting;
 mod chance;
 mod config;
 mod contents;
 mod defect;
 mod handling;
+mod instant;
 mod network;
 mod parallel;
 mod queue;

@@ -1,32 +1,34 @@
-//! The event loop: takes the next event, passes it to its process, and performs the process's actions.
+//! The event loop: takes the next event, and passes it to its process.
 //!
-//! The supervisor's side is in `supervising.rs`.
+//! The process's actions are performed in `acting.rs`; the supervisor's side is in `supervising.rs`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
 
-use faultline_core::application::{Job, Wire};
+use faultline_core::application::Job;
 use faultline_core::fault::{Handled, MemoryUse, Panic};
 use faultline_core::process::{ActionOf, In, PacketOf};
 use faultline_core::{
-    Action, ClusterId, Event, Fact, FactKind, FactKinds, FactNo, Image, Life, LifeStart, Membership,
-    MembershipVersion, Packet, Process, ProcessId, Time, To, Trigger,
+    ClusterId, Event, FactKind, FactKinds, Image, Life, LifeStart, Membership, MembershipVersion, Packet,
+    Process, ProcessId, Time, Trigger,
 };
 use faultline_supervisor::panics::{handled_last, handles};
 use faultline_supervisor::{FaultAccount, Order, Outcome, Report, Status, Supervisor, process_seed};
 use faultline_trace::Sink;
 use faultline_trace::inputs::InputObserver;
 
+use crate::acting::through_bytes;
 use crate::chance::RandomStream;
 use crate::config::{Chance, Config, Control, StorageCosts};
 use crate::defect::{Defect, Defects};
 use crate::handling::Processors;
+use crate::instant::Instant;
 use crate::network::{Network, Route};
 use crate::queue::Queue;
 use crate::sim_process::{Due, Flight, Input, ProcessSlot, SimProcess};
 use crate::stats::Stats;
-use crate::storage::{Operation, Storage};
+use crate::storage::Storage;
 
 /// A federation in virtual time.
 pub struct Simulation<'s, P: Process, S> {
@@ -35,7 +37,7 @@ pub struct Simulation<'s, P: Process, S> {
     pub(crate) control: Control,
     pub(crate) chance: Chance,
     seed: u64,
-    paranoid: bool,
+    pub(crate) paranoid: bool,
     defects: Defects,
     /// Clusters and their processes. Never changes.
     pub(crate) federation: Membership,
@@ -70,51 +72,10 @@ pub struct Simulation<'s, P: Process, S> {
 
     pub(crate) stats: Stats,
     pub(crate) sink: &'s mut S,
-    recorder: Option<&'s mut dyn InputObserver<P>>,
+    pub(crate) recorder: Option<&'s mut dyn InputObserver<P>>,
     /// Reused from event to event, to avoid allocations.
     actions: Vec<ActionOf<P>>,
     pub(crate) orders: Vec<Order>,
-}
-
-/// The events at the current instant.
-///
-/// Virtual time that does not advance never ends a run, because its deadline is a virtual time, too. Without a limit, for
-/// example, a timer in the past would expire forever.
-#[derive(Clone, Copy, Debug, Default)]
-struct Instant {
-    /// The number of events before the instant.
-    before: u64,
-    /// The number of arrivals of application messages, and of results of its computations.
-    of_application: u64,
-    /// The number of all other events.
-    others: u64,
-}
-
-impl Instant {
-    /// The number of events that an instant may have in any run.
-    const MOST: u64 = 100_000;
-    /// The number of events that an instant may have, in addition, for each process.
-    const MOST_PER_PROCESS: u64 = 10_000;
-    /// How many times as many events an instant may have if they belong to the application.
-    const APPLICATION: u64 = 100;
-
-    fn count(&mut self, is_of_application: bool) {
-        self.of_application += u64::from(is_of_application);
-        self.others += u64::from(!is_of_application);
-    }
-
-    fn events(&self) -> u64 {
-        self.of_application + self.others
-    }
-
-    /// Returns whether the run makes no progress. An instant may have as many events as the run had before it, because
-    /// everything that a link held arrives when the link heals. A program that takes no time, on links without latency,
-    /// runs in one instant, but never without end.
-    fn is_endless(&self, processes: usize) -> bool {
-        let most = Instant::MOST + Instant::MOST_PER_PROCESS * processes as u64;
-        self.others > most + self.before + self.of_application
-            || self.events() > most * Instant::APPLICATION + self.before
-    }
 }
 
 /// Data about a process that every sender needs.
@@ -367,7 +328,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     // Packets
 
     #[inline(always)]
-    fn send(&mut self, from: ProcessId, to: ProcessId, mut packet: PacketOf<P>) {
+    pub(crate) fn send(&mut self, from: ProcessId, to: ProcessId, mut packet: PacketOf<P>) {
         if self.paranoid {
             packet = through_bytes(&packet);
         }
@@ -646,133 +607,5 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
             self.feed(process, Event::Timeout);
         }
         self.set_timer(process);
-    }
-
-    // Actions
-
-    /// Performs actions in order, up to a fact at which the process halts.
-    fn perform(&mut self, process: ProcessId, actions: &mut Vec<ActionOf<P>>) {
-        // Facts are moved straight from this queue to the sink, which saves copies.
-        for place in 0..actions.len() {
-            let action = &mut actions[place];
-            if let Action::Fact(fact) = action {
-                if self.record_fact(process, fact) {
-                    self.sim_processes[process.index()].backlog().rest.extend(actions.drain(place + 1..));
-                    break;
-                }
-            } else {
-                let action = mem::replace(action, Action::Held);
-                self.act(process, action);
-            }
-        }
-        actions.clear();
-    }
-
-    /// Performs one action other than a fact.
-    #[inline(always)]
-    fn act(&mut self, process: ProcessId, action: ActionOf<P>) {
-        match action {
-            Action::Send { to: To::One(to), packet } => self.send(process, to, packet),
-            other => self.act_otherwise(process, other),
-        }
-    }
-
-    /// Performs an action other than the most frequent ones.
-    #[inline(never)]
-    fn act_otherwise(&mut self, process: ProcessId, action: ActionOf<P>) {
-        match action {
-            Action::Fact(_) | Action::Send { to: To::One(_), .. } => unreachable!("performed by the caller"),
-            Action::Send { to: To::Cluster(cluster), packet } => {
-                for &to in self.federation.processes_of(cluster).clone().iter().filter(|&&to| to != process) {
-                    self.send(process, to, packet.clone());
-                }
-            }
-            Action::Persist(image) => {
-                let image = if self.paranoid { Arc::new(through_bytes(&*image)) } else { image };
-                self.store(process, Operation::Persist(image));
-            }
-            Action::Read(name) => self.store(process, Operation::Read(name)),
-            Action::List => self.store(process, Operation::List),
-            Action::Delete(name) => self.store(process, Operation::Delete(name)),
-            Action::Record { version, bytes } => self.store(process, Operation::Record { version, bytes }),
-            Action::Started => {
-                let life = self.sim_processes[process.index()].life;
-                self.send_report(process, Report::Started { process, life });
-            }
-            Action::Held => {
-                let life = self.sim_processes[process.index()].life;
-                self.send_report(process, Report::Held { process, life });
-            }
-            Action::Compute(no, job) => {
-                let begun = self.processors.as_ref().map_or(self.now, |it| it.free(process, self.now));
-                let sim_process = &mut self.sim_processes[process.index()];
-                let at = begun + job.cost().percent(sim_process.percent);
-                sim_process.jobs.push((no, job));
-                let life = sim_process.life;
-                self.queue.push(at, || SimEvent::Due(process, life, Due::Computed(no)));
-            }
-        }
-    }
-
-    fn store(&mut self, process: ProcessId, operation: Operation<P>) {
-        let at = self.storages[process.index()].submit(operation, self.now, &self.storage_costs);
-        let life = self.sim_processes[process.index()].life;
-        self.queue.push(at, || SimEvent::Due(process, life, Due::Stored));
-    }
-
-    /// Returns the kinds of facts that the sink, the supervisor or the recorder needs.
-    fn taken_kinds(&self) -> FactKinds {
-        // A recording is compared with a replay, which reports all facts.
-        if self.recorder.is_some() { FactKinds::ALL } else { S::TAKES.union(self.followed_kinds) }
-    }
-
-    /// Numbers a fact, reports it if the supervisor follows or waits for it, and records it. Returns `true` if the
-    /// process halts at it.
-    #[inline]
-    fn record_fact(&mut self, process: ProcessId, fact: &mut Fact) -> bool {
-        let kind = fact.kind();
-        let halted = self.followed_kinds.contains(kind) && self.report_fact(process, fact);
-        let sim_process = &mut self.sim_processes[process.index()];
-        let (life, number) = (sim_process.life, FactNo(sim_process.facts));
-        sim_process.facts += 1;
-        if S::TAKES.contains(kind) {
-            self.sink.take(process, life, number, self.now, fact);
-        }
-        halted
-    }
-
-    /// Reports a fact that the supervisor follows or waits for. Returns `true` if the process halts at it.
-    fn report_fact(&mut self, process: ProcessId, fact: &Fact) -> bool {
-        let cluster = self.addresses[process.index()].cluster;
-        let halted = self.triggers.iter().any(|trigger| trigger.matches(fact, process, cluster));
-        let sim_process = &mut self.sim_processes[process.index()];
-        sim_process.halted = halted;
-        let report = Report::Fact { process, life: sim_process.life, fact: fact.clone(), halted };
-        self.send_report(process, report);
-        halted
-    }
-}
-
-/// Encodes and decodes `value`, as if it were sent to another process.
-fn through_bytes<T: Wire>(value: &T) -> T {
-    let bytes = postcard::to_allocvec(value).expect("a value on the network can be encoded");
-    let back = postcard::from_bytes(&bytes).expect("an encoded value can be decoded");
-    assert_eq!(&back, value, "a value survives its encoding");
-    back
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_run_without_progress_is_endless() {
-        let is_endless =
-            |before, of_application, others| Instant { before, of_application, others }.is_endless(4);
-        assert!(is_endless(1000, 10, 150_000), "a timer in the past");
-        assert!(!is_endless(1000, 10, 100_000), "a large exchange of messages");
-        assert!(!is_endless(700_000, 300_000, 300_000), "a link heals that held many messages");
-        assert!(!is_endless(0, 1_000_000, 1_000_000), "a program that takes no time");
-        assert!(is_endless(0, 20_000_000, 0), "two processes that answer each other");
     }
 }

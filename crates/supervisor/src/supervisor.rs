@@ -291,20 +291,7 @@ impl Supervisor {
         match report {
             Report::Registered { process, life } => {
                 if self.entry_of(process, life).is_some_and(|entry| entry.state == LifeState::Launched) {
-                    self.entries[process.index()].state = LifeState::Registered;
-                    if self.expects_heartbeats {
-                        self.heartbeat(process, now);
-                    }
-                    if self.begun.is_some() && !self.is_awaited(process) {
-                        self.announce_member(process, true);
-                    }
-                    if self.is_federation_paused() {
-                        out.push(Order::Pause { process, life, paused: true });
-                    }
-                    self.prepare_again(process, out);
-                    self.try_begin(now, out);
-                    self.try_complete(out);
-                    self.try_join(self.cluster_of(process), out);
+                    self.registered(process, life, now, out);
                 }
             }
             Report::LinksMeasured => {
@@ -324,17 +311,7 @@ impl Supervisor {
             }
             Report::Fact { process, life, fact, halted } => {
                 if self.entry_of(process, life).is_some() {
-                    self.learn(process, &fact, out);
-                    if let Fact::Observed(observation) = &fact {
-                        self.observed(process, observation, now, out);
-                    }
-                    if halted && self.outcome.is_none() {
-                        self.entries[process.index()].halted = true;
-                        self.count(process, &fact, now, out);
-                        self.release(process, out);
-                    }
-                    self.try_leave(self.cluster_of(process), out);
-                    self.try_complete(out);
+                    self.stated(process, &fact, halted, now, out);
                 }
             }
             Report::Started { process, life } => {
@@ -377,6 +354,39 @@ impl Supervisor {
                 }
             }
         }
+    }
+
+    /// Handles the registration of a life that was launched.
+    fn registered(&mut self, process: ProcessId, life: Life, now: Time, out: &mut Vec<Order>) {
+        self.entries[process.index()].state = LifeState::Registered;
+        if self.expects_heartbeats {
+            self.heartbeat(process, now);
+        }
+        if self.begun.is_some() && !self.is_awaited(process) {
+            self.announce_member(process, true);
+        }
+        if self.is_federation_paused() {
+            out.push(Order::Pause { process, life, paused: true });
+        }
+        self.prepare_again(process, out);
+        self.try_begin(now, out);
+        self.try_complete(out);
+        self.try_join(self.cluster_of(process), out);
+    }
+
+    /// Handles a fact of a current life.
+    fn stated(&mut self, process: ProcessId, fact: &Fact, halted: bool, now: Time, out: &mut Vec<Order>) {
+        self.learn(process, fact, out);
+        if let Fact::Observed(observation) = fact {
+            self.observed(process, observation, now, out);
+        }
+        if halted && self.outcome.is_none() {
+            self.entries[process.index()].halted = true;
+            self.count(process, fact, now, out);
+            self.release(process, out);
+        }
+        self.try_leave(self.cluster_of(process), out);
+        self.try_complete(out);
     }
 
     /// Records that a process is active, and starts to watch it for silence.

@@ -1,18 +1,17 @@
 //! Faults: each entry has one trigger (`at`, `when`, `mtbf`, `trace`) and one action (`crash`, `pause`, …).
+//! The types of the triggers are in `trigger.rs`.
 //!
 //! Triggers and actions are optional fields of one flat struct rather than enums, so that an entry fits on one line and
 //! an API server can validate it. [`FaultSpec::triggers`] and [`FaultSpec::actions`] return them as enums.
 
+use faultline_core::StorageFate;
 use faultline_core::fault::{self, FlipTarget, Impairment, StorageFault};
-use faultline_core::{FactKind, StorageFate};
-use faultline_failures::Format;
 use kube_derive::KubeSchema;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::failure_trace::MOST_TRACE_BYTES;
+use super::{ANY, Link, Mtbf, Preset, TraceTrigger, When};
 use crate::quantity::{Bandwidth, Duration, Loss};
-use crate::resource::{ANY, Link, Preset};
 
 /// One fault: exactly one trigger and exactly one action.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -85,193 +84,6 @@ pub struct FaultSpec {
     /// Action: corrupt the data that a node reads back. The data fails its checksum, and counts as absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrupt_storage: Option<BadStorage>,
-}
-
-/// Triggers a fault when a process reports a fact. The process is halted at the fact until the fault is in effect.
-#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct When {
-    /// The kind of fact, such as `checkpointRequested`.
-    #[schemars(schema_with = "facts_of_processes")]
-    pub fact: FactKind,
-    /// In a system: the watch (`logged`) or the probe (`probeSucceeded`, `probeFailed`) that the fact is about. Default: any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 40))]
-    pub of: Option<String>,
-    /// The cluster of the process. Default `any`: every cluster.
-    #[serde(default = "any", skip_serializing_if = "is_any")]
-    #[schemars(length(max = 40))]
-    pub cluster: String,
-    /// The number of the process in its cluster, from 0. Requires `cluster`. Default: every process.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<u32>,
-    /// Which occurrence of the fact triggers the fault, counted from 1. Default 1. Each process reports its own facts,
-    /// so a cluster with three processes reports three `checkpointCommitted` facts per checkpoint, but only one
-    /// `checkpointRequested`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
-    pub occurrence: Option<u32>,
-}
-
-/// Distribution of the times between failures in the whole federation.
-#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Mtbf {
-    /// Exponential distribution with this mean. The failure rate is constant.
-    Exponential(Duration),
-    /// Weibull distribution.
-    Weibull(Weibull),
-    /// Exponential distribution in which each node fails with this mean. The mean of the federation is this mean, divided
-    /// by the number of nodes.
-    PerNode(Duration),
-    /// Published failure rate of a large cluster.
-    Preset(FailureRate),
-}
-
-impl Mtbf {
-    /// Returns the mean of an exponential distribution for a federation with `ranks` nodes, in seconds.
-    pub(crate) fn exponential_mean(&self, ranks: u32) -> Option<f64> {
-        let (per_node, nodes) = match self {
-            Mtbf::Exponential(mean) => (mean.0.as_secs_f64(), 1.0),
-            Mtbf::Weibull(_) => return None,
-            Mtbf::PerNode(mean) => (mean.0.as_secs_f64(), f64::from(ranks)),
-            Mtbf::Preset(it) => {
-                (it.name.days_per_node() * 86_400.0 / it.speed.unwrap_or(1.0), f64::from(ranks))
-            }
-        };
-        Some(per_node / nodes)
-    }
-}
-
-/// Published failure rate of a large cluster: exponential, with the same mean for every node.
-#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct FailureRate {
-    /// The name of the cluster.
-    pub name: FailureRateName,
-    /// Divides the time between failures. Default 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.001, max = 1e9))]
-    pub speed: Option<f64>,
-}
-
-/// The clusters whose failure rates are known.
-#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum FailureRateName {
-    /// Training of Llama 3: 419 unexpected interruptions in 54 days on 2,048 nodes (arXiv 2407.21783).
-    Llama3,
-    /// The research cluster RSC-1: 6.50 failures per 1,000 days of a node (arXiv 2410.21680).
-    Rsc1,
-}
-
-impl FailureRateName {
-    fn days_per_node(self) -> f64 {
-        match self {
-            FailureRateName::Llama3 => 54.0 * 2048.0 / 419.0,
-            FailureRateName::Rsc1 => 1000.0 / 6.5,
-        }
-    }
-}
-
-/// Parameters of a Weibull distribution.
-#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Weibull {
-    /// Scale parameter. About 63% of the times between failures are shorter than this.
-    pub scale: Duration,
-    /// Shape parameter. Below 1, failures come in bursts; above 1, they are more regular. Values observed on clusters:
-    /// 0.7 to 0.8.
-    #[schemars(range(min = 0.1, max = 10.0))]
-    pub shape: f64,
-}
-
-/// Takes times, processes and durations of faults from a failure trace, a file of recorded failures of a real system.
-/// Exactly one of `file` and `data` must be set.
-#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct TraceTrigger {
-    /// Path of the failure trace, relative to the federation's file. `faultline` reads the file and records its text with
-    /// the run. A federation that is applied to Kubernetes needs the text itself, in `data`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 4096))]
-    pub file: Option<String>,
-    /// Text of the failure trace, at most 512 KiB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = MOST_TRACE_BYTES))]
-    pub data: Option<String>,
-    /// Format of the failure trace. Default: recognised by the content.
-    #[serde(rename = "as", default, skip_serializing_if = "Option::is_none")]
-    pub as_format: Option<TraceFormat>,
-    /// The system to read, if a `lanl` file has several.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub system: Option<u32>,
-    /// The causes of the failures to take. Default: all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "causes")]
-    pub causes: Vec<String>,
-    /// Which process a node of the trace stands for. Default `sample`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nodes: Option<NodeChoice>,
-    /// Number of nodes that were observed, including those that never failed. Default: the nodes in the trace.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 1_000_000))]
-    pub of: Option<u32>,
-    /// Divides all times of the trace, durations included unless `repairSpeed` is set. Default 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.001, max = 1e9))]
-    pub speed: Option<f64>,
-    /// Divides the durations of the failures instead of `speed`. Default: `speed`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.001, max = 1e9))]
-    pub repair_speed: Option<f64>,
-    /// The time in the trace at which the application starts. After its last event, the trace continues with the failures
-    /// before this time. Default: drawn from the seed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub begin: Option<Duration>,
-}
-
-impl TraceTrigger {
-    /// Returns [`speed`](field@TraceTrigger::speed), or its default.
-    pub fn speed(&self) -> f64 {
-        self.speed.unwrap_or(1.0)
-    }
-}
-
-/// The format of a failure trace.
-#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TraceFormat {
-    /// Events of the InfiniteHBD trace, as JSON.
-    InfiniteHbd,
-    /// Failure records of Los Alamos National Laboratory.
-    Lanl,
-    /// Numbers of available spot instances, as JSON.
-    Spot,
-    /// Separated values with the columns `start`, `end`, `node` and `cause`.
-    Csv,
-}
-
-impl From<TraceFormat> for Format {
-    fn from(format: TraceFormat) -> Format {
-        match format {
-            TraceFormat::InfiniteHbd => Format::InfiniteHbd,
-            TraceFormat::Lanl => Format::Lanl,
-            TraceFormat::Spot => Format::Spot,
-            TraceFormat::Csv => Format::Csv,
-        }
-    }
-}
-
-/// Which process of the federation a node of a failure trace stands for.
-#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum NodeChoice {
-    /// Each process is one of the observed nodes, drawn from the seed. The failures of all other nodes hit no process.
-    #[default]
-    Sample,
-    /// Node i is process i modulo the number of processes, so every failure hits a process.
-    Fold,
 }
 
 /// Kills a process.
@@ -774,38 +586,10 @@ impl LinkChange {
     }
 }
 
-fn any() -> String {
+pub(super) fn any() -> String {
     ANY.into()
 }
 
-fn is_any(name: &String) -> bool {
+pub(super) fn is_any(name: &String) -> bool {
     name == ANY
-}
-
-/// Maximum number of causes of a trace.
-pub(crate) const MAX_CAUSES: usize = 64;
-/// Maximum length of a cause, in characters.
-pub(crate) const MAX_CAUSE: usize = 256;
-
-/// Returns the schema of the causes of a trace.
-fn causes(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "array",
-        "maxItems": MAX_CAUSES,
-        "items": { "type": "string", "description": "A cause, as in the trace.", "maxLength": MAX_CAUSE },
-    })
-}
-
-/// Returns the kinds of facts for which a fault can wait.
-pub(crate) fn triggering() -> impl Iterator<Item = FactKind> {
-    FactKind::OF_PROCESSES.into_iter().filter(|it| ![FactKind::Ready, FactKind::Checked].contains(it))
-}
-
-/// Returns the schema of the kinds of facts for which a fault can wait.
-fn facts_of_processes(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "string",
-        "description": "The kind of fact that the process reports.",
-        "enum": triggering().collect::<Vec<_>>(),
-    })
 }

@@ -24,6 +24,7 @@ mod simulator;
 mod status;
 mod system;
 mod tasks;
+mod trigger;
 
 pub use application::*;
 pub use custom::Custom;
@@ -39,6 +40,7 @@ pub use status::*;
 pub use system::{Attempt, Ends, MAX_SYSTEM_NODES, OnExit, OnNode, Override, Probe, Ready, SetUp, System};
 pub(crate) use system::{MAX_TEXT, TEMPLATE, problem_of_words};
 pub use tasks::*;
+pub use trigger::*;
 
 pub(crate) use rules::{CANNOT_CHANGE, CHANGE_HELP, difference_of_fields, stored};
 

@@ -4,10 +4,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::process::Packet;
-use faultline_core::{
-    Action, Claim, Fact, FactKind, Image, ImageName, Incarnation, Machine, Out, ProcessId, Snapshot, To,
-};
+use faultline_core::{Composite, Fact, FactKind, Image, Incarnation, Out, ProcessId, Snapshot, To};
 
 use super::protocol::{Delivery, PartitionHost, PartitionInput, PartitionProtocol, RerunOptions};
 use super::rerun::Rerun;
@@ -36,7 +33,7 @@ impl<P: PartitionProtocol, G: Program> ProtocolHost<'_, P, G> {
             .unwrap_or_else(|| panic!("partition {partition} runs elsewhere"))
     }
 
-    fn send(&mut self, process: ProcessId, from: ProcessId, to: ProcessId, message: P::Control) {
+    fn pass(&mut self, process: ProcessId, from: ProcessId, to: ProcessId, message: P::Control) {
         if process == self.inner.me {
             self.inner.unseen.push_back(PartitionInput::Control { from, to, message });
         } else {
@@ -59,7 +56,7 @@ impl<P: PartitionProtocol, G: Program> PartitionHost<P> for ProtocolHost<'_, P, 
             );
         }
         let host = self.inner.partition_map.host_of(to);
-        self.send(host, from, to, message);
+        self.pass(host, from, to, message);
     }
 
     fn initial_map(&self) -> &PartitionMap {
@@ -196,63 +193,29 @@ fn share<P: PartitionProtocol, G: Program>(
     }
 }
 
-impl<P: PartitionProtocol, G: Program> Machine<P> for ProtocolHost<'_, P, G> {
-    fn control(&mut self, to: To, message: P::Control) {
+impl<P: PartitionProtocol, G: Program> Composite for ProtocolHost<'_, P, G> {
+    type Protocol = P;
+    type Process = Partition<P, G>;
+
+    fn out(&mut self) -> &mut Out<Partition<P, G>> {
+        self.out
+    }
+
+    fn fact(&mut self, kind: FactKind, make: impl FnOnce() -> Fact) {
+        self.inner.fact(kind, make, self.out);
+    }
+
+    fn send(&mut self, to: To, message: P::Control) {
         let from = self.inner.me;
         match to {
-            To::One(to) => self.send(to, from, to, message),
+            To::One(to) => self.pass(to, from, to, message),
             To::Cluster(cluster) => {
                 for to in self.inner.membership.processes_of(cluster).clone().iter() {
                     if *to != from {
-                        self.send(*to, from, *to, message.clone());
+                        self.pass(*to, from, *to, message.clone());
                     }
                 }
             }
         }
-    }
-
-    fn send_image(&mut self, to: ProcessId, image: Arc<Image<P::Head, P::Saved>>) {
-        self.out.push(Action::Send { to: To::One(to), packet: Packet::Image(image) });
-    }
-
-    fn persist(&mut self, image: Arc<Image<P::Head, P::Saved>>) {
-        if image.name.is_part() {
-            let fact =
-                || Fact::Saved(Box::new((image.name, image.snapshot.witness, image.len(P::saved_len))));
-            self.inner.fact(FactKind::Saved, fact, self.out);
-        }
-        self.out.push(Action::Persist(image));
-    }
-
-    fn read(&mut self, name: ImageName) {
-        self.out.push(Action::Read(name));
-    }
-
-    fn list(&mut self) {
-        self.out.push(Action::List);
-    }
-
-    fn delete(&mut self, name: ImageName) {
-        if name.is_part() {
-            self.inner.fact(FactKind::Removed, || Fact::Removed(name), self.out);
-        }
-        self.out.push(Action::Delete(name));
-    }
-
-    fn record(&mut self, version: u64, bytes: Arc<[u8]>) {
-        self.out.push(Action::Record { version, bytes });
-    }
-
-    fn started(&mut self) {
-        self.out.push(Action::Started);
-    }
-
-    fn held(&mut self) {
-        self.out.push(Action::Held);
-    }
-
-    fn claim(&mut self, claim: Claim) {
-        let kind = claim.kind();
-        self.inner.fact(kind, || Fact::Claim(Box::new(claim)), self.out);
     }
 }

@@ -40,6 +40,7 @@ use serde::{Deserialize, Serialize};
 use crate::partition_map::PartitionMap;
 use crate::plan::{Plan, TaskNo, Value};
 use crate::program::{Call, Mode, Program, TaskOutcome};
+use crate::storage::StorageInput;
 use crate::task_process::TaskJob;
 pub use help::HelpNo;
 use help::{Help, Helping};
@@ -234,24 +235,6 @@ impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
                 packet: Packet::Control(PartitionMessage::Protocol { from, to, message }),
                 ..
             } => Some(PartitionInput::Control { from, to, message }),
-            Event::Packet { from, packet: Packet::Image(image) } => {
-                Some(PartitionInput::Image { from, image })
-            }
-            Event::Persisted(name) => {
-                if name.is_part() {
-                    self.inner.fact(FactKind::Durable, || Fact::Durable(name), out);
-                }
-                Some(PartitionInput::Persisted(name))
-            }
-            Event::PersistFailed(name) => Some(PartitionInput::PersistFailed(name)),
-            Event::Read { name, image } => {
-                if image.is_none() && name.is_part() {
-                    self.inner.fact(FactKind::Damaged, || Fact::Damaged(name), out);
-                }
-                Some(PartitionInput::Read { name, image })
-            }
-            Event::Listed(images) => Some(PartitionInput::Listed(images)),
-            Event::Recorded { version } => Some(PartitionInput::Recorded { version }),
             Event::Membership(membership) => {
                 self.inner.membership_changed(&membership, out);
                 Some(PartitionInput::Membership(membership))
@@ -264,6 +247,10 @@ impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
             Event::Flip(_) => None,
             Event::Timeout => {
                 self.protocol.next_deadline().filter(|it| *it <= now).map(|_| PartitionInput::Timeout)
+            }
+            event => {
+                let process = &mut ProtocolHost { inner: &mut self.inner, out };
+                StorageInput::of(event, process).map(PartitionInput::Storage)
             }
         };
         if let Some(input) = input {

@@ -6,13 +6,14 @@ use core::fmt::Debug;
 
 use faultline_core::process::Gauges;
 use faultline_core::{
-    Chunk, Image, ImageName, Incarnation, LifeStart, Machine, Membership, MessageId, Position, ProcessId,
-    Promises, ProtocolTypes, Role, Snapshot, Time,
+    Chunk, Image, Incarnation, LifeStart, Machine, Membership, MessageId, Position, ProcessId, Promises,
+    ProtocolTypes, Role, Snapshot, Time,
 };
 
 use super::share::Executed;
 use crate::partition_map::PartitionMap;
 use crate::plan::{Plan, Value};
+use crate::storage::StorageInput;
 
 /// A protocol for planned programs, one instance per process. Through a [`PartitionHost`], it acts on the partitions
 /// that the process runs: its own, and those of processes that failed permanently, or whose cluster leaves or has not
@@ -77,31 +78,8 @@ pub enum PartitionInput<P: PartitionProtocol> {
         /// The protocol's message.
         message: P::Control,
     },
-    /// An image arrived.
-    Image {
-        /// The process that sent the image.
-        from: ProcessId,
-        /// The image that arrived.
-        image: Arc<Image<P::Head, P::Saved>>,
-    },
-    /// An image is durable in this process's storage.
-    Persisted(ImageName),
-    /// An image could not be written to this process's storage.
-    PersistFailed(ImageName),
-    /// Answers [`Machine::read`].
-    Read {
-        /// The name of the image that was requested.
-        name: ImageName,
-        /// The image, if it exists and is intact.
-        image: Option<Arc<Image<P::Head, P::Saved>>>,
-    },
-    /// Answers [`Machine::list`].
-    Listed(Vec<(ImageName, Arc<P::Head>)>),
-    /// A record is durable.
-    Recorded {
-        /// The version of the record.
-        version: u64,
-    },
+    /// An image arrived, or an operation of the storage has ended.
+    Storage(StorageInput<P>),
     /// The membership changed.
     Membership(Arc<Membership>),
     /// The protocol's deadline has passed.

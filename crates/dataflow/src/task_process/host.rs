@@ -6,8 +6,7 @@ use alloc::vec::Vec;
 
 use faultline_core::process::Packet;
 use faultline_core::{
-    Action, Chunk, Claim, Fact, FactKind, Image, ImageName, Incarnation, Machine, Out, ProcessId, Snapshot,
-    TaskId, Theft, To,
+    Action, Chunk, Composite, Fact, FactKind, Image, Incarnation, Out, ProcessId, Snapshot, TaskId, Theft, To,
 };
 
 use super::{Inner, TaskProcess, TaskProcessMessage};
@@ -180,53 +179,19 @@ impl<P: TaskProtocol, G: Program> ProtocolHost<'_, P, G> {
     }
 }
 
-impl<P: TaskProtocol, G: Program> Machine<P> for ProtocolHost<'_, P, G> {
-    fn control(&mut self, to: To, message: P::Control) {
+impl<P: TaskProtocol, G: Program> Composite for ProtocolHost<'_, P, G> {
+    type Protocol = P;
+    type Process = TaskProcess<P, G>;
+
+    fn out(&mut self) -> &mut Out<TaskProcess<P, G>> {
+        self.out
+    }
+
+    fn fact(&mut self, kind: FactKind, make: impl FnOnce() -> Fact) {
+        self.inner.fact(kind, make, self.out);
+    }
+
+    fn send(&mut self, to: To, message: P::Control) {
         self.out.push(Action::Send { to, packet: Packet::Control(TaskProcessMessage::Protocol(message)) });
-    }
-
-    fn send_image(&mut self, to: ProcessId, image: Arc<Image<P::Head, P::Saved>>) {
-        self.out.push(Action::Send { to: To::One(to), packet: Packet::Image(image) });
-    }
-
-    fn persist(&mut self, image: Arc<Image<P::Head, P::Saved>>) {
-        if image.name.is_part() {
-            let fact =
-                || Fact::Saved(Box::new((image.name, image.snapshot.witness, image.len(P::saved_len))));
-            self.inner.fact(FactKind::Saved, fact, self.out);
-        }
-        self.out.push(Action::Persist(image));
-    }
-
-    fn read(&mut self, name: ImageName) {
-        self.out.push(Action::Read(name));
-    }
-
-    fn list(&mut self) {
-        self.out.push(Action::List);
-    }
-
-    fn delete(&mut self, name: ImageName) {
-        if name.is_part() {
-            self.inner.fact(FactKind::Removed, || Fact::Removed(name), self.out);
-        }
-        self.out.push(Action::Delete(name));
-    }
-
-    fn record(&mut self, version: u64, bytes: Arc<[u8]>) {
-        self.out.push(Action::Record { version, bytes });
-    }
-
-    fn started(&mut self) {
-        self.out.push(Action::Started);
-    }
-
-    fn held(&mut self) {
-        self.out.push(Action::Held);
-    }
-
-    fn claim(&mut self, claim: Claim) {
-        let kind = claim.kind();
-        self.inner.fact(kind, || Fact::Claim(Box::new(claim)), self.out);
     }
 }

@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::graph::{Effects, Graph, GraphEvent};
 use crate::program::{Call, Frame, Program, TaskOutcome};
 use crate::recovery::{Leg, TaskInput, TaskProtocol, root};
+use crate::storage::StorageInput;
 use host::ProtocolHost;
 pub use steal::Stealing;
 use steal::Thief;
@@ -221,22 +222,6 @@ impl<P: TaskProtocol, G: Program> Process for TaskProcess<P, G> {
             Event::Packet { from, packet: Packet::Control(word) } => {
                 self.inner.handle_control(from, word, now, out)
             }
-            Event::Packet { from, packet: Packet::Image(image) } => Some(TaskInput::Image { from, image }),
-            Event::Persisted(name) => {
-                if name.is_part() {
-                    self.inner.fact(FactKind::Durable, || Fact::Durable(name), out);
-                }
-                Some(TaskInput::Persisted(name))
-            }
-            Event::PersistFailed(name) => Some(TaskInput::PersistFailed(name)),
-            Event::Read { name, image } => {
-                if image.is_none() && name.is_part() {
-                    self.inner.fact(FactKind::Damaged, || Fact::Damaged(name), out);
-                }
-                Some(TaskInput::Read { name, image })
-            }
-            Event::Listed(images) => Some(TaskInput::Listed(images)),
-            Event::Recorded { version } => Some(TaskInput::Recorded { version }),
             Event::Membership(membership) => {
                 self.inner.membership_changed(&membership, out);
                 Some(TaskInput::Membership(membership))
@@ -249,6 +234,10 @@ impl<P: TaskProtocol, G: Program> Process for TaskProcess<P, G> {
             Event::Flip(_) => None,
             Event::Timeout => {
                 self.protocol.next_deadline().filter(|it| *it <= now).map(|_| TaskInput::Timeout)
+            }
+            event => {
+                let process = &mut ProtocolHost { inner: &mut self.inner, out };
+                StorageInput::of(event, process).map(TaskInput::Storage)
             }
         };
         if let Some(input) = input {

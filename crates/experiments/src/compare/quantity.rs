@@ -87,228 +87,145 @@ pub(crate) const ETTR: &str = "ettrPercent";
 
 /// All quantities, in the order of the table: those of the runs without faults come first.
 pub const QUANTITIES: [Quantity; 22] = [
-    Quantity {
-        name: OVERHEAD,
-        title: "overhead over an unprotected run",
-        unit: Unit::Percent,
-        faulty: false,
-        drawn: true,
-        family: None,
-        of: longer,
-    },
-    Quantity {
-        name: "checkpointsPerProcess",
-        title: "checkpoints per process",
-        unit: Unit::Count,
-        faulty: false,
-        drawn: false,
-        family: None,
-        of: |run, _| Some(run.costs.checkpoints as f64 / run.ranks as f64),
-    },
-    Quantity {
-        name: "forcedPerProcess",
-        title: "forced checkpoints per process",
-        unit: Unit::Count,
-        faulty: false,
-        drawn: true,
-        family: None,
-        of: |run, _| Some(run.costs.forced as f64 / run.ranks as f64),
-    },
-    Quantity {
-        name: "checkpointBytes",
-        title: "state saved, with replicas",
-        unit: Unit::Bytes,
-        faulty: false,
-        drawn: true,
-        family: None,
-        of: |run, _| Some(run.costs.checkpoint_bytes as f64),
-    },
-    Quantity {
-        name: "loggedBytes",
-        title: "messages logged",
-        unit: Unit::Bytes,
-        faulty: false,
-        drawn: false,
-        family: Some(Family::Messages),
-        of: |run, _| Some(logged(run)),
-    },
-    Quantity {
-        name: "spilledBytes",
-        title: "moved from memory to storage",
-        unit: Unit::Bytes,
-        faulty: false,
-        drawn: false,
-        family: Some(Family::Messages),
-        of: |run, _| Some(run.costs.spilled_bytes as f64),
-    },
-    Quantity {
-        name: "loggedPercent",
-        title: "logged, share of all messages",
-        unit: Unit::Percent,
-        faulty: false,
-        drawn: true,
-        family: Some(Family::Messages),
-        of: |run, _| {
-            let sent = run.costs.sent_bytes as f64;
-            Some(if sent > 0.0 { 100.0 * logged(run) / sent } else { 0.0 })
-        },
-    },
-    Quantity {
-        name: "theftsPerProcess",
-        title: "thefts per process",
-        unit: Unit::Count,
-        faulty: false,
-        drawn: false,
-        family: Some(Family::Tasks),
-        of: |run, _| run.costs.tasks.map(|it| it.thefts as f64 / run.ranks as f64),
-    },
-    Quantity {
-        name: "messagesPerCheckpoint",
-        title: "messages per checkpoint",
-        unit: Unit::Count,
-        faulty: false,
-        drawn: false,
-        family: Some(Family::Tasks),
-        of: |run, _| {
-            let tasks = run.costs.tasks.filter(|it| it.coordinated > 0)?;
-            Some(tasks.coordination as f64 / tasks.coordinated as f64)
-        },
-    },
-    Quantity {
-        name: "slowdownPercent",
-        title: "overhead over an unprotected run without faults",
-        unit: Unit::Percent,
-        faulty: true,
-        drawn: true,
-        family: None,
-        of: longer,
-    },
+    Quantity::new(OVERHEAD, "overhead over an unprotected run", Unit::Percent, longer).drawn(),
+    Quantity::new("checkpointsPerProcess", "checkpoints per process", Unit::Count, |run, _| {
+        Some(run.costs.checkpoints as f64 / run.ranks as f64)
+    }),
+    Quantity::new("forcedPerProcess", "forced checkpoints per process", Unit::Count, |run, _| {
+        Some(run.costs.forced as f64 / run.ranks as f64)
+    })
+    .drawn(),
+    Quantity::new("checkpointBytes", "state saved, with replicas", Unit::Bytes, |run, _| {
+        Some(run.costs.checkpoint_bytes as f64)
+    })
+    .drawn(),
+    Quantity::new("loggedBytes", "messages logged", Unit::Bytes, |run, _| Some(logged(run)))
+        .of_family_only(Family::Messages),
+    Quantity::new("spilledBytes", "moved from memory to storage", Unit::Bytes, |run, _| {
+        Some(run.costs.spilled_bytes as f64)
+    })
+    .of_family_only(Family::Messages),
+    Quantity::new("loggedPercent", "logged, share of all messages", Unit::Percent, |run, _| {
+        let sent = run.costs.sent_bytes as f64;
+        Some(if sent > 0.0 { 100.0 * logged(run) / sent } else { 0.0 })
+    })
+    .drawn()
+    .of_family_only(Family::Messages),
+    Quantity::new("theftsPerProcess", "thefts per process", Unit::Count, |run, _| {
+        run.costs.tasks.map(|it| it.thefts as f64 / run.ranks as f64)
+    })
+    .of_family_only(Family::Tasks),
+    Quantity::new("messagesPerCheckpoint", "messages per checkpoint", Unit::Count, |run, _| {
+        let tasks = run.costs.tasks.filter(|it| it.coordinated > 0)?;
+        Some(tasks.coordination as f64 / tasks.coordinated as f64)
+    })
+    .of_family_only(Family::Tasks),
+    Quantity::new(
+        "slowdownPercent",
+        "overhead over an unprotected run without faults",
+        Unit::Percent,
+        longer,
+    )
+    .with_faults()
+    .drawn(),
     // A fault that is due after the end of the application has no effect, so a faster protocol may experience fewer
     // faults.
-    Quantity {
-        name: TOOK_EFFECT,
-        title: "faults that took effect",
-        unit: Unit::Count,
-        faulty: true,
-        drawn: false,
-        family: None,
-        of: |run, _| Some(run.costs.faults as f64),
-    },
-    Quantity {
-        name: "outages",
-        title: "outages",
-        unit: Unit::Count,
-        faulty: true,
-        drawn: false,
-        family: None,
-        of: |run, _| run.completed.then_some(run.costs.outages.len() as f64),
-    },
-    Quantity {
-        name: "rolledBackPercent",
-        title: "processes rolled back, per outage",
-        unit: Unit::Percent,
-        faulty: true,
-        drawn: true,
-        family: None,
-        of: |run, _| per_outage(run, |it| Some(100.0 * it.rolled_back as f64 / run.ranks as f64)),
-    },
-    Quantity {
-        name: LOST,
-        title: "lost work, per outage",
-        unit: Unit::Seconds,
-        faulty: true,
-        drawn: true,
-        family: None,
-        of: |run, _| per_outage(run, |it| Some(it.lost_work_seconds)),
-    },
-    Quantity {
-        name: "tasksRunAgainPercent",
-        title: "tasks re-executed",
-        unit: Unit::Percent,
-        faulty: true,
-        drawn: true,
-        family: Some(Family::Tasks),
-        of: |run, _| run.costs.tasks.map(|it| 100.0 * it.again as f64 / it.tasks.max(1) as f64),
-    },
-    Quantity {
-        name: "globalRollbackPercent",
-        title: "tasks re-executed, estimated global rollback",
-        unit: Unit::Percent,
-        faulty: true,
-        drawn: false,
-        family: Some(Family::Tasks),
-        of: |run, _| {
+    Quantity::new(TOOK_EFFECT, "faults that took effect", Unit::Count, |run, _| {
+        Some(run.costs.faults as f64)
+    })
+    .with_faults(),
+    Quantity::new("outages", "outages", Unit::Count, |run, _| {
+        run.completed.then_some(run.costs.outages.len() as f64)
+    })
+    .with_faults(),
+    Quantity::new("rolledBackPercent", "processes rolled back, per outage", Unit::Percent, |run, _| {
+        per_outage(run, |it| Some(100.0 * it.rolled_back as f64 / run.ranks as f64))
+    })
+    .with_faults()
+    .drawn(),
+    Quantity::new(LOST, "lost work, per outage", Unit::Seconds, |run, _| {
+        per_outage(run, |it| Some(it.lost_work_seconds))
+    })
+    .with_faults()
+    .drawn(),
+    Quantity::new("tasksRunAgainPercent", "tasks re-executed", Unit::Percent, |run, _| {
+        run.costs.tasks.map(|it| 100.0 * it.again as f64 / it.tasks.max(1) as f64)
+    })
+    .with_faults()
+    .drawn()
+    .of_family_only(Family::Tasks),
+    Quantity::new(
+        "globalRollbackPercent",
+        "tasks re-executed, estimated global rollback",
+        Unit::Percent,
+        |run, _| {
             let tasks = run.costs.tasks.filter(|it| it.global > 0)?;
             let by_failed = tasks.again.saturating_sub(tasks.rerun);
             Some(100.0 * (by_failed + tasks.global) as f64 / tasks.tasks.max(1) as f64)
         },
-    },
-    Quantity {
-        name: "rerunPercent",
-        title: "re-executed without failing, share of an estimated global rollback",
-        unit: Unit::Percent,
-        faulty: true,
-        drawn: false,
-        family: Some(Family::Tasks),
-        of: |run, _| {
+    )
+    .with_faults()
+    .of_family_only(Family::Tasks),
+    Quantity::new(
+        "rerunPercent",
+        "re-executed without failing, share of an estimated global rollback",
+        Unit::Percent,
+        |run, _| {
             let tasks = run.costs.tasks.filter(|it| it.global > 0)?;
             Some(100.0 * tasks.rerun as f64 / tasks.global as f64)
         },
-    },
-    Quantity {
-        name: "idlePercent",
-        title: "did not fail and re-executed nothing",
-        unit: Unit::Percent,
-        faulty: true,
-        drawn: false,
-        family: Some(Family::Tasks),
-        of: |run, _| {
-            let tasks = run.costs.tasks.filter(|it| it.live > 0)?;
-            Some(100.0 * tasks.idle as f64 / tasks.live as f64)
-        },
-    },
-    Quantity {
-        name: "recoverySeconds",
-        title: "time to recover",
-        unit: Unit::Seconds,
-        faulty: true,
-        drawn: true,
-        family: None,
-        of: |run, _| per_outage(run, |it| it.recovery_seconds),
-    },
-    Quantity {
-        name: "delayedSeconds",
-        title: "delayed, per process",
-        unit: Unit::Seconds,
-        faulty: true,
-        drawn: false,
-        family: None,
-        of: |run, native| {
-            let calm = native?.calm.filter(|_| run.completed)?;
-            Some((at_work(run) - calm) / f64::from(run.ranks))
-        },
-    },
-    Quantity {
-        name: GOODPUT,
-        title: "goodput",
-        unit: Unit::Percent,
-        faulty: true,
-        drawn: true,
-        family: None,
-        of: goodput,
-    },
-    Quantity {
-        name: ETTR,
-        title: "effective training time ratio",
-        unit: Unit::Percent,
-        faulty: true,
-        drawn: false,
-        family: None,
-        of: |run, _| Some(100.0 * run.time.ettr()?),
-    },
+    )
+    .with_faults()
+    .of_family_only(Family::Tasks),
+    Quantity::new("idlePercent", "did not fail and re-executed nothing", Unit::Percent, |run, _| {
+        let tasks = run.costs.tasks.filter(|it| it.live > 0)?;
+        Some(100.0 * tasks.idle as f64 / tasks.live as f64)
+    })
+    .with_faults()
+    .of_family_only(Family::Tasks),
+    Quantity::new("recoverySeconds", "time to recover", Unit::Seconds, |run, _| {
+        per_outage(run, |it| it.recovery_seconds)
+    })
+    .with_faults()
+    .drawn(),
+    Quantity::new("delayedSeconds", "delayed, per process", Unit::Seconds, |run, native| {
+        let calm = native?.calm.filter(|_| run.completed)?;
+        Some((at_work(run) - calm) / f64::from(run.ranks))
+    })
+    .with_faults(),
+    Quantity::new(GOODPUT, "goodput", Unit::Percent, goodput).with_faults().drawn(),
+    Quantity::new(ETTR, "effective training time ratio", Unit::Percent, |run, _| {
+        Some(100.0 * run.time.ettr()?)
+    })
+    .with_faults(),
 ];
 
 impl Quantity {
+    /// Creates a quantity of runs without faults that applications of all families have, and that the picture omits.
+    const fn new(
+        name: &'static str,
+        title: &'static str,
+        unit: Unit,
+        of: fn(&Run, Option<Reference>) -> Option<f64>,
+    ) -> Quantity {
+        Quantity { name, title, unit, faulty: false, drawn: false, family: None, of }
+    }
+
+    /// Makes this a quantity of the runs with the faults in the file.
+    const fn with_faults(self) -> Quantity {
+        Quantity { faulty: true, ..self }
+    }
+
+    /// Makes the picture show the quantity.
+    const fn drawn(self) -> Quantity {
+        Quantity { drawn: true, ..self }
+    }
+
+    /// Limits the quantity to applications of this family.
+    const fn of_family_only(self, family: Family) -> Quantity {
+        Quantity { family: Some(family), ..self }
+    }
+
     /// Returns whether a higher value is better.
     pub fn rises(&self) -> bool {
         [GOODPUT, ETTR].contains(&self.name)

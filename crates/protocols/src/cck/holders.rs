@@ -1,4 +1,5 @@
-//! Chooses the holders of each partition's images based on the membership alone.
+//! Chooses the holders of each partition's images based on the membership alone. Unlike in `theft`, the owner is a
+//! partition, which may run on any process, and each partition prefers a different server.
 
 use alloc::vec::Vec;
 

@@ -33,6 +33,7 @@ use faultline_core::{
     Boot, Incarnation, LifeStart, Membership, Position, ProcessId, Promise, Promises, ProtocolTypes, Role,
     Scope, Span, Time, To,
 };
+use faultline_dataflow::StorageInput;
 use faultline_dataflow::partition::{Delivery, Executed, PartitionHost, PartitionInput, PartitionProtocol};
 use faultline_dataflow::plan::Value;
 
@@ -202,31 +203,7 @@ impl PartitionProtocol for Cck {
             PartitionInput::Control { from, to, message } => {
                 self.handle_message(from, to, message, now, host)
             }
-            PartitionInput::Image { from, image } => {
-                // A fetched image may arrive from several processes. Only other images are replicas to store.
-                if !self.found(&image, host) && !host.runs(image.name.owner) {
-                    self.stored.write(image, from, host);
-                }
-            }
-            PartitionInput::Persisted(name) => {
-                let keeps_valid = self.config.obeys(Rule::KeepsValidSlot);
-                match self.stored.written(name, keeps_valid, host) {
-                    Some(by) if by == self.me => self.stored(name, self.me, now, host),
-                    Some(by) => host.control(To::One(by), Message::Durable(name)),
-                    None => {}
-                }
-            }
-            PartitionInput::PersistFailed(name) => self.stored.refused(name, now),
-            PartitionInput::Read { name, image } => {
-                self.stored.read(name, image.as_ref(), host);
-                self.read(name, image.as_ref(), host);
-            }
-            PartitionInput::Listed(images) => {
-                self.stored.listed(images);
-                if let Some((by, epoch)) = self.surveyed.take() {
-                    self.answer_survey(by, epoch, host);
-                }
-            }
+            PartitionInput::Storage(input) => self.handle_storage(input, now, host),
             PartitionInput::Membership(membership) => {
                 self.membership = membership.clone();
                 if let Some(coordinator) = &mut self.coordinator {
@@ -241,7 +218,6 @@ impl PartitionProtocol for Cck {
                 }
                 self.stored.write_again(now, host);
             }
-            PartitionInput::Recorded { .. } => {}
         }
     }
 
@@ -290,6 +266,38 @@ impl PartitionProtocol for Cck {
 }
 
 impl Cck {
+    /// Handles an image that arrived, or the end of an operation of the storage.
+    fn handle_storage(&mut self, input: StorageInput<Self>, now: Time, host: &mut dyn PartitionHost<Self>) {
+        match input {
+            StorageInput::Image { from, image } => {
+                // A fetched image may arrive from several processes. Only other images are replicas to store.
+                if !self.found(&image, host) && !host.runs(image.name.owner) {
+                    self.stored.write(image, from, host);
+                }
+            }
+            StorageInput::Persisted(name) => {
+                let keeps_valid = self.config.obeys(Rule::KeepsValidSlot);
+                match self.stored.written(name, keeps_valid, host) {
+                    Some(by) if by == self.me => self.stored(name, self.me, now, host),
+                    Some(by) => host.control(To::One(by), Message::Durable(name)),
+                    None => {}
+                }
+            }
+            StorageInput::PersistFailed(name) => self.stored.refused(name, now),
+            StorageInput::Read { name, image } => {
+                self.stored.read(name, image.as_ref(), host);
+                self.read(name, image.as_ref(), host);
+            }
+            StorageInput::Listed(images) => {
+                self.stored.listed(images);
+                if let Some((by, epoch)) = self.surveyed.take() {
+                    self.answer_survey(by, epoch, host);
+                }
+            }
+            StorageInput::Recorded { .. } => {}
+        }
+    }
+
     /// Returns, for tests, the last recovery of a partition that runs here, the checkpoint from which it re-executes,
     /// and the lost values that it has demanded.
     pub fn recovery(&self, partition: ProcessId) -> Option<(Incarnation, Position, &BTreeSet<Value>)> {

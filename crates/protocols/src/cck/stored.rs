@@ -1,4 +1,7 @@
 //! Images in the storage of a process: those of its own partitions, and replicas from others.
+//!
+//! Unlike owners in groups, a partition's process does not name what its holders should keep: each image states the
+//! newest valid checkpoint, and all other older images of the partition are removed once the image is durable.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -9,6 +12,7 @@ use faultline_dataflow::partition::PartitionHost;
 
 use super::Cck;
 use super::message::{Head, ImageOf, Message};
+use crate::machines::{Reads, Writes};
 
 /// The images in the storage of a process.
 #[derive(Clone, Debug, Default)]
@@ -18,24 +22,15 @@ pub(super) struct StoredImages {
     /// The newest checkpoint that is known to be valid, according to messages and stored images.
     pub(super) valid: Position,
     names: BTreeSet<ImageName>,
-    /// Images that are being written.
-    writing: BTreeMap<ImageName, Writing>,
-    /// Images that are being read for other processes.
-    asked: Vec<(ImageName, ProcessId)>,
+    writes: Writes<Cck>,
+    /// The processes that requested the writes in progress.
+    writers: BTreeMap<ImageName, ProcessId>,
+    /// Reads for other processes.
+    reads: Reads<ProcessId>,
 }
 
 /// Delay before a process repeats a write that its storage refused.
 const RETRY_AFTER: Span = Span::from_millis(50);
-
-/// An image that is being written.
-#[derive(Clone, Debug)]
-struct Writing {
-    image: Arc<ImageOf>,
-    /// The process that requested the write.
-    by: ProcessId,
-    /// Time at which the write is repeated, if the storage refused it.
-    again: Option<Time>,
-}
 
 impl StoredImages {
     pub(super) fn listed(&mut self, images: Vec<(ImageName, Arc<Head>)>) {
@@ -49,28 +44,22 @@ impl StoredImages {
     /// Writes an image for `by`, which is informed once the image is durable.
     pub(super) fn write(&mut self, image: Arc<ImageOf>, by: ProcessId, host: &mut dyn PartitionHost<Cck>) {
         self.valid = self.valid.max(image.head.valid);
-        self.writing.insert(image.name, Writing { image: image.clone(), by, again: None });
-        host.persist(image);
+        self.writers.insert(image.name, by);
+        self.writes.write(image, host);
     }
 
     /// Schedules another write of an image that the storage refused.
     pub(super) fn refused(&mut self, name: ImageName, now: Time) {
-        if let Some(writing) = self.writing.get_mut(&name) {
-            writing.again = Some(now + RETRY_AFTER);
-        }
+        self.writes.refused(name, now + RETRY_AFTER);
     }
 
     pub(super) fn next_deadline(&self) -> Option<Time> {
-        self.writing.values().filter_map(|it| it.again).min()
+        self.writes.next_deadline()
     }
 
     /// Repeats the writes that are due.
     pub(super) fn write_again(&mut self, now: Time, host: &mut dyn PartitionHost<Cck>) {
-        for writing in self.writing.values_mut() {
-            if writing.again.take_if(|it| *it <= now).is_some() {
-                host.persist(writing.image.clone());
-            }
-        }
+        self.writes.retry(now, host);
     }
 
     /// Records that an image is durable, and deletes its owner's older images except the valid one, which is kept only
@@ -81,8 +70,7 @@ impl StoredImages {
         keeps_valid: bool,
         host: &mut dyn PartitionHost<Cck>,
     ) -> Option<ProcessId> {
-        let Writing { by, image, .. } = self.writing.remove(&name)?;
-        let valid = image.head.valid;
+        let valid = self.writes.finished(name)?.head.valid;
         self.names.insert(name);
         let is_older = |it: &ImageName| it.owner == name.owner && it.position() < name.position();
         let is_valid = |it: &ImageName| it.position() == valid && keeps_valid;
@@ -92,13 +80,12 @@ impl StoredImages {
             self.names.remove(&it);
             host.delete(it);
         }
-        Some(by)
+        self.writers.remove(&name)
     }
 
     /// Reads an image for another process.
     pub(super) fn fetch(&mut self, name: ImageName, by: ProcessId, host: &mut dyn PartitionHost<Cck>) {
-        self.asked.push((name, by));
-        host.read(name);
+        self.reads.request(name, by, host);
     }
 
     /// Handles an image that was read from storage: sends it to the processes that asked for it.
@@ -108,7 +95,7 @@ impl StoredImages {
         image: Option<&Arc<ImageOf>>,
         host: &mut dyn PartitionHost<Cck>,
     ) {
-        for (_, by) in self.asked.extract_if(.., |it| it.0 == name) {
+        for by in self.reads.finished(name) {
             match image {
                 Some(image) => host.send_image(by, image.clone()),
                 None => host.control(To::One(by), Message::Absent(name)),

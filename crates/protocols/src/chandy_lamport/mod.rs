@@ -13,15 +13,13 @@
 
 mod rank;
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-
-use faultline_core::{Gauges, Host, Input, LifeStart, Promises, Protocol, ProtocolTypes, Role, Time};
+use faultline_core::{Host, Input, MessageId, Payload, ProcessId, Snapshot, Time, To};
 use serde::{Deserialize, Serialize};
 
-use crate::machines::group::{self, Grouped};
-use crate::machines::{self, Checkpoint, InTransit, Interval, Options, bytes_of, rules};
-use rank::Rank;
+use crate::global::{self, Arrival, GlobalProtocol, Member, Subject, global_protocol};
+use crate::machines::group::{Group, GroupMessage, Resumed};
+use crate::machines::{Checkpoint, Interval, Options, rules};
+use rank::Recording;
 
 /// Parameters of the protocol.
 pub type Config = Options<Defects>;
@@ -78,89 +76,102 @@ pub enum Control {
         collects: bool,
     },
     /// A message of the sub-machine that keeps and restores checkpoints.
-    Group(group::GroupMessage),
+    Group(GroupMessage),
 }
 
-impl From<group::GroupMessage> for Control {
-    fn from(message: group::GroupMessage) -> Control {
-        Control::Group(message)
-    }
+global_protocol! {
+    /// One process under Chandy and Lamport's snapshot.
+    ChandyLamport
 }
 
-/// One process under Chandy and Lamport's snapshot.
-#[derive(Clone, Debug)]
-pub struct ChandyLamport(Process);
+type Rank = global::Rank<ChandyLamport>;
 
-#[derive(Clone, Debug)]
-enum Process {
-    Rank(Box<Rank>),
-    Server(Box<group::Server<ChandyLamport>>),
-}
+impl GlobalProtocol for ChandyLamport {
+    type Defects = Defects;
+    type Member = Recording;
 
-impl ProtocolTypes for ChandyLamport {
-    type Control = Control;
-    type Head = ();
-    type Saved = InTransit;
-
-    fn saved_len(saved: &InTransit) -> u64 {
-        bytes_of(saved)
-    }
-}
-
-impl Grouped for ChandyLamport {}
-
-fn group_rules(defects: Defects) -> group::Rules {
-    group::Rules { restores_newest: defects.obeys(Rule::RestoresNewest), ..group::Rules::ALL }
-}
-
-impl Protocol for ChandyLamport {
-    type Config = Config;
-    type Stamp = Interval;
-    const FIFO: bool = true;
-
-    fn promises(_: &Config) -> Promises {
-        machines::promises()
+    fn options(config: &Config) -> &Options<Defects> {
+        config
     }
 
-    fn extra_processes(config: &Config) -> Vec<Role> {
-        config.extra_processes()
+    fn restores_newest(config: &Config) -> bool {
+        config.defects.obeys(Rule::RestoresNewest)
     }
 
-    fn start(start: LifeStart<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
-        let options = &start.config;
-        let membership = options.membership(&start, group_rules(options.defects));
-        let retry_every = options.retry_every;
-        ChandyLamport(match start.membership.member(start.me).role {
-            Role::RANK => Process::Rank(Box::new(Rank::start(membership, start.config, now, host))),
-            _ => Process::Server(Box::new(group::Server::new(membership, retry_every, host))),
-        })
+    fn member(config: &Config, _: &Group<Self>) -> Recording {
+        Recording::new(config.defects)
     }
 
-    fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>) {
-        match &mut self.0 {
-            Process::Rank(rank) => rank.handle(input, now, host),
-            Process::Server(server) => match input {
-                Input::Control { from, message: Control::Group(message) } => {
-                    server.handle_message(from, message, host)
-                }
-                other => server.handle(other, now, host),
-            },
+    fn subject(message: &Control) -> Subject<'_> {
+        match message {
+            Control::Marker(checkpoint)
+            | Control::Durable(checkpoint)
+            | Control::Commit { checkpoint, .. } => Subject::Checkpoint(*checkpoint),
+            Control::Group(message) => Subject::Group(message),
         }
     }
 
-    fn next_deadline(&self) -> Option<Time> {
-        match &self.0 {
-            Process::Rank(rank) => rank.next_deadline(),
-            Process::Server(server) => server.next_deadline(),
+    fn precede(rank: &mut Rank, input: &Input<Self>, host: &mut dyn Host<Self>) {
+        if !matches!(input, Input::Sent { .. }) {
+            rank.send_owed_markers(host);
         }
     }
 
-    fn gauges(&self) -> Gauges {
-        match &self.0 {
-            Process::Rank(rank) => {
-                Gauges { checkpoints: u32::from(rank.has_checkpoint()), ..Gauges::default() }
-            }
-            Process::Server(_) => Gauges::default(),
+    fn sent(rank: &mut Rank, id: MessageId, payload: Payload, host: &mut dyn Host<Self>) {
+        host.transmit(id, Interval(rank.member.interval_of_sends()), payload);
+        rank.send_owed_markers(host);
+    }
+
+    fn arrived(rank: &mut Rank, message: Arrival, host: &mut dyn Host<Self>) {
+        rank.receive(message, host);
+    }
+
+    fn begin(rank: &mut Rank, now: Time, host: &mut dyn Host<Self>) {
+        let Some(coordinator) = &mut rank.coordinator else { return };
+        let checkpoint = coordinator.begin_parts(rank.member.position(), rank.group.members.clone(), host);
+        rank.save(checkpoint, now, host);
+    }
+
+    fn saved(rank: &mut Rank, snapshot: Snapshot, now: Time, host: &mut dyn Host<Self>) {
+        rank.cut(snapshot, now, host);
+    }
+
+    fn handle_control(
+        rank: &mut Rank,
+        from: ProcessId,
+        message: Control,
+        now: Time,
+        host: &mut dyn Host<Self>,
+    ) {
+        match message {
+            Control::Marker(checkpoint) => rank.marked(from, checkpoint, now, host),
+            Control::Durable(checkpoint) => rank.parts_durable(from, checkpoint, now, host),
+            Control::Commit { checkpoint, collects } => rank.commit(checkpoint, collects, now, host),
+            Control::Group(_) => {}
+        }
+    }
+
+    fn part_durable(rank: &mut Rank, checkpoint: Checkpoint, now: Time, host: &mut dyn Host<Self>) {
+        match rank.group.coordinates() {
+            true => rank.parts_durable(rank.group.me, checkpoint, now, host),
+            false => host.control(To::One(rank.group.coordinator()), Control::Durable(checkpoint)),
+        }
+    }
+
+    fn announce(
+        rank: &mut Rank,
+        checkpoint: Checkpoint,
+        collects: bool,
+        now: Time,
+        host: &mut dyn Host<Self>,
+    ) {
+        rank.group.broadcast(Control::Commit { checkpoint, collects }, host);
+        rank.commit(checkpoint, collects, now, host);
+    }
+
+    fn resumed(_: &mut Rank, resumed: &Resumed<Self>, host: &mut dyn Host<Self>) {
+        for (id, payload) in resumed.saved() {
+            host.deliver(id, payload);
         }
     }
 }

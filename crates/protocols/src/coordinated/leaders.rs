@@ -8,8 +8,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{Host, ProcessId, Time, To};
 
-use super::rank::Rank;
-use super::{Config, Control, Coordinated, Coordination, Rule};
+use super::{Config, Control, Coordinated, Coordination, Rank, Rule};
 use crate::machines::group::Group;
 use crate::machines::{Checkpoint, Gathering};
 
@@ -70,7 +69,7 @@ impl Rank {
     pub(super) fn pass_on(&mut self, from: ProcessId, message: &Control, host: &mut dyn Host<Coordinated>) {
         let is_command =
             matches!(message, Control::Request(_) | Control::Drain { .. } | Control::Commit { .. });
-        let Some(leader) = self.leader.as_mut().filter(|_| is_command) else { return };
+        let Some(leader) = self.member.leader.as_mut().filter(|_| is_command) else { return };
         assert_eq!(from, self.group.coordinator(), "only the coordinator sends commands to leaders");
         if let Control::Request(checkpoint) = message {
             leader.gathering = Some(Gathering::new(*checkpoint, leader.members.clone()));
@@ -102,7 +101,7 @@ impl Rank {
         host: &mut dyn Host<Coordinated>,
     ) {
         let counts_all = self.config.options.defects.obeys(Rule::LeaderCountsAll);
-        let Some(leader) = self.leader.as_mut().filter(|it| it.members.contains(&from)) else {
+        let Some(leader) = self.member.leader.as_mut().filter(|it| it.members.contains(&from)) else {
             return self.counted(from, checkpoint, sent, now, host);
         };
         let Some(gathering) = &mut leader.gathering else { return };
@@ -126,8 +125,8 @@ impl Rank {
         host: &mut dyn Host<Coordinated>,
     ) {
         let drains_all = self.config.options.defects.obeys(Rule::LeaderDrainsAll);
-        let Some(leader) = self.leader.as_mut().filter(|it| it.members.contains(&from)) else {
-            return self.all_drained(from, checkpoint, now, host);
+        let Some(leader) = self.member.leader.as_mut().filter(|it| it.members.contains(&from)) else {
+            return self.parts_durable(from, checkpoint, now, host);
         };
         if leader.gathering.as_mut().is_some_and(|it| it.drained(from, checkpoint) || !drains_all) {
             leader.gathering = None;
@@ -143,7 +142,7 @@ impl Rank {
                 self.counted(me, checkpoint, &sent, now, host);
             }
             Control::Drained(checkpoint) if self.group.coordinates() => {
-                self.all_drained(me, checkpoint, now, host);
+                self.parts_durable(me, checkpoint, now, host);
             }
             message => host.control(To::One(self.group.coordinator()), message),
         }

@@ -8,26 +8,25 @@
 //!
 //! | part | purpose |
 //! | --- | --- |
-//! | `Frozen` | a process that is paused while a checkpoint is being taken (K1, K3, K4) |
+//! | this file | the messages, and what a process does when it receives them |
+//! | `frozen` | a process that is paused while a checkpoint is being taken (K1, K3, K4) |
+//! | `leaders` | the hierarchical variant, in which clusters answer through leaders (L1, L2) |
 //! | `Coordinator` | the coordinator's side: counting, and waiting for all parts (K2, K4) |
 //! | `Group` | keeping checkpoints, and restoring the newest complete one (K5) |
-//! | `leaders` | the hierarchical variant, in which clusters answer through leaders (L1, L2) |
 
+mod frozen;
 mod leaders;
-mod rank;
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
-use faultline_core::{
-    Gauges, Host, Input, LifeStart, ProcessId, Promises, Protocol, ProtocolTypes, Role, Time,
-};
+use faultline_core::{Host, MessageId, Payload, Position, ProcessId, Snapshot, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::machines::group::{self, Grouped};
-use crate::machines::{self, Checkpoint, InTransit, Interval, Options, bytes_of, rules};
-use rank::Rank;
+use crate::global::{self, Arrival, GlobalProtocol, Member, Process, Subject, global_protocol};
+use crate::machines::group::{Group, GroupMessage};
+use crate::machines::{Checkpoint, Options, rules};
+use frozen::Frozen;
+use leaders::Leader;
 
 /// Parameters of the protocol, the same for all processes.
 #[derive(Clone, Debug)]
@@ -129,100 +128,127 @@ pub enum Control {
         collects: bool,
     },
     /// A message of the sub-machine that keeps and restores checkpoints.
-    Group(group::GroupMessage),
+    Group(GroupMessage),
 }
 
-impl From<group::GroupMessage> for Control {
-    fn from(message: group::GroupMessage) -> Control {
-        Control::Group(message)
-    }
-}
-
-/// One process under coordinated checkpoints.
-#[derive(Clone, Debug)]
-pub struct Coordinated(Process);
-
-#[derive(Clone, Debug)]
-enum Process {
-    Rank(Box<Rank>),
-    Server(Box<group::Server<Coordinated>>),
-}
-
-impl ProtocolTypes for Coordinated {
-    type Control = Control;
-    type Head = ();
-    type Saved = InTransit;
-
-    fn saved_len(saved: &InTransit) -> u64 {
-        bytes_of(saved)
+fn control_kind(message: &Control) -> &'static str {
+    match message {
+        Control::Request(_) => "request",
+        Control::Saved { .. } => "saved",
+        Control::Drain { .. } => "drain",
+        Control::Drained(_) => "drained",
+        Control::Commit { .. } => "commit",
+        Control::Group(_) => "control",
     }
 }
 
-impl Grouped for Coordinated {}
-
-fn group_rules(defects: Defects) -> group::Rules {
-    group::Rules { restores_newest: defects.obeys(Rule::RestoresNewest), ..group::Rules::ALL }
+global_protocol! {
+    /// One process under coordinated checkpoints.
+    Coordinated, control_kind
 }
 
-impl Protocol for Coordinated {
-    type Config = Config;
-    type Stamp = Interval;
-    const FIFO: bool = true;
+type Rank = global::Rank<Coordinated>;
 
-    fn promises(_: &Config) -> Promises {
-        machines::promises()
+impl GlobalProtocol for Coordinated {
+    type Defects = Defects;
+    type Member = Frozen;
+
+    fn options(config: &Config) -> &Options<Defects> {
+        &config.options
     }
 
-    fn extra_processes(config: &Config) -> Vec<Role> {
-        config.options.extra_processes()
+    fn restores_newest(config: &Config) -> bool {
+        config.options.defects.obeys(Rule::RestoresNewest)
     }
 
-    fn start(start: LifeStart<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
-        let options = &start.config.options;
-        let membership = options.membership(&start, group_rules(options.defects));
-        let retry_every = options.retry_every;
-        Coordinated(match start.membership.member(start.me).role {
-            Role::RANK => Process::Rank(Box::new(Rank::start(membership, start.config, now, host))),
-            _ => Process::Server(Box::new(group::Server::new(membership, retry_every, host))),
-        })
+    fn member(config: &Config, group: &Group<Self>) -> Frozen {
+        Frozen::new(config.options.defects, Leader::of(config, group))
     }
 
-    fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>) {
-        match &mut self.0 {
-            Process::Rank(rank) => rank.handle(input, now, host),
-            Process::Server(server) => match input {
-                Input::Control { from, message: Control::Group(message) } => {
-                    server.handle_message(from, message, host)
-                }
-                other => server.handle(other, now, host),
-            },
-        }
-    }
-
-    fn next_deadline(&self) -> Option<Time> {
-        match &self.0 {
-            Process::Rank(rank) => rank.next_deadline(),
-            Process::Server(server) => server.next_deadline(),
-        }
-    }
-
-    fn gauges(&self) -> Gauges {
-        match &self.0 {
-            Process::Rank(rank) => {
-                Gauges { checkpoints: u32::from(rank.has_checkpoint()), ..Gauges::default() }
-            }
-            Process::Server(_) => Gauges::default(),
-        }
-    }
-
-    fn control_kind(message: &Control) -> &'static str {
+    fn subject(message: &Control) -> Subject<'_> {
         match message {
-            Control::Request(_) => "request",
-            Control::Saved { .. } => "saved",
-            Control::Drain { .. } => "drain",
-            Control::Drained(_) => "drained",
-            Control::Commit { .. } => "commit",
-            Control::Group(_) => "control",
+            Control::Request(checkpoint)
+            | Control::Saved { checkpoint, .. }
+            | Control::Drain { checkpoint, .. }
+            | Control::Drained(checkpoint)
+            | Control::Commit { checkpoint, .. } => Subject::Checkpoint(*checkpoint),
+            Control::Group(message) => Subject::Group(message),
+        }
+    }
+
+    fn sent(rank: &mut Rank, id: MessageId, payload: Payload, host: &mut dyn Host<Self>) {
+        rank.member.sent(id, payload, host);
+    }
+
+    fn arrived(rank: &mut Rank, message: Arrival, host: &mut dyn Host<Self>) {
+        rank.member.arrived(&rank.group, message, host);
+    }
+
+    /// Requests the checkpoint (K1).
+    fn begin(rank: &mut Rank, now: Time, host: &mut dyn Host<Self>) {
+        let (position, answering) = (rank.member.position(), rank.answering());
+        let Some(coordinator) = &mut rank.coordinator else { return };
+        let checkpoint = coordinator.begin(position, answering, host);
+        rank.command(Control::Request(checkpoint), now, host);
+    }
+
+    fn saved(rank: &mut Rank, snapshot: Snapshot, now: Time, host: &mut dyn Host<Self>) {
+        if let Some((checkpoint, sent)) = rank.member.saved(snapshot) {
+            rank.answer(Control::Saved { checkpoint, sent }, now, host);
+        }
+    }
+
+    fn handle_control(
+        rank: &mut Rank,
+        from: ProcessId,
+        message: Control,
+        now: Time,
+        host: &mut dyn Host<Self>,
+    ) {
+        rank.pass_on(from, &message, host);
+        match message {
+            Control::Request(checkpoint) => rank.member.request(&rank.group, checkpoint, now, host),
+            Control::Saved { checkpoint, sent } => rank.saved(from, checkpoint, &sent, now, host),
+            Control::Drain { checkpoint, sent } => rank.member.expect(rank.group.me, checkpoint, &sent),
+            Control::Drained(checkpoint) => rank.drained(from, checkpoint, now, host),
+            Control::Commit { checkpoint, collects } => rank.commit(checkpoint, collects, now, host),
+            Control::Group(_) => {}
+        }
+    }
+
+    fn maybe_write(rank: &mut Rank, host: &mut dyn Host<Self>) {
+        rank.member.maybe_write(&mut rank.group, host);
+    }
+
+    fn part_durable(rank: &mut Rank, checkpoint: Checkpoint, now: Time, host: &mut dyn Host<Self>) {
+        rank.answer(Control::Drained(checkpoint), now, host);
+    }
+
+    fn announce(
+        rank: &mut Rank,
+        checkpoint: Checkpoint,
+        collects: bool,
+        now: Time,
+        host: &mut dyn Host<Self>,
+    ) {
+        rank.command(Control::Commit { checkpoint, collects }, now, host);
+    }
+}
+
+impl Rank {
+    /// Adds up the reported counts of messages and, once all reports have arrived, tells the processes how many
+    /// messages to wait for (K2). Runs on the coordinator.
+    fn counted(
+        &mut self,
+        from: ProcessId,
+        checkpoint: Checkpoint,
+        sent: &[(ProcessId, u64)],
+        now: Time,
+        host: &mut dyn Host<Coordinated>,
+    ) {
+        let counts = self.coordinator.as_mut().and_then(|it| it.saved(from, checkpoint, sent));
+        if let Some(sent) = counts {
+            self.command(Control::Drain { checkpoint, sent }, now, host);
         }
     }
 }
@@ -230,10 +256,10 @@ impl Protocol for Coordinated {
 impl Coordinated {
     /// Returns the current incarnation, and the SN of the checkpoint that this process last committed or restored; the
     /// default on a storage server.
-    pub fn position(&self) -> faultline_core::Position {
+    pub fn position(&self) -> Position {
         match &self.0 {
-            Process::Rank(rank) => rank.position(),
-            Process::Server(_) => faultline_core::Position::default(),
+            Process::Rank(rank) => rank.member.position(),
+            Process::Server(_) => Position::default(),
         }
     }
 }

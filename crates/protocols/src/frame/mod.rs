@@ -280,10 +280,8 @@ macro_rules! logging_protocol {
             type State = $state;
         }
 
-        impl faultline_core::Protocol for $name {
-            type Config = Config;
+        $crate::machines::delegate_protocol!($name, $crate::frame::Process<$name>, {
             type Stamp = Stamp;
-            const FIFO: bool = true;
             const REPEATS: bool = true;
 
             fn promises(_: &Config) -> faultline_core::Promises {
@@ -293,32 +291,7 @@ macro_rules! logging_protocol {
             fn extra_processes(config: &Config) -> alloc::vec::Vec<faultline_core::Role> {
                 $crate::frame::extra_processes::<Self>(config)
             }
-
-            fn start(
-                start: faultline_core::LifeStart<Config>,
-                now: faultline_core::Time,
-                host: &mut dyn faultline_core::Host<Self>,
-            ) -> Self {
-                $name($crate::frame::Process::start(start, now, host))
-            }
-
-            fn handle(
-                &mut self,
-                input: faultline_core::Input<Self>,
-                now: faultline_core::Time,
-                host: &mut dyn faultline_core::Host<Self>,
-            ) {
-                self.0.handle(input, now, host);
-            }
-
-            fn next_deadline(&self) -> Option<faultline_core::Time> {
-                self.0.next_deadline()
-            }
-
-            fn gauges(&self) -> faultline_core::Gauges {
-                self.0.gauges()
-            }
-        }
+        });
     };
 }
 

@@ -1,6 +1,9 @@
 //! This process's storage: its own parts, and the replicas that it keeps for others (section 3.1).
 //!
 //! A holder answers in every phase, since a recovering cluster may depend on another recovering cluster.
+//!
+//! Unlike the stores of groups and of independent checkpoints, this one does not track its content, but lists it for each
+//! report and each offer: the listing follows all earlier writes, and an offer names any number of checkpoints.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;

@@ -456,8 +456,7 @@ impl Rank {
     /// Returns the claim that the checkpoint in progress is discarded; `None` if no checkpoint is in progress.
     pub(super) fn aborted(&self) -> Option<Claim> {
         let Phase::Checkpointing(part) = &self.phase else { return None };
-        let Checkpoint { position, attempt } = part.checkpoint;
-        Some(Claim::Aborted { position, attempt })
+        Some(part.checkpoint.aborted())
     }
 }
 

@@ -3,6 +3,9 @@
 //! The process learns the content from a single listing at the start of its life, and then tracks it through the
 //! outcome of every operation. A holder answers requests even while it is itself recovering, since recovering processes
 //! may depend on each other.
+//!
+//! Unlike the store of a group, it decides what is useless by the history of each owner's rollbacks, and confirms an
+//! owner's list only once that history is durable.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;

@@ -2,14 +2,14 @@
 
 use alloc::sync::Arc;
 
-use faultline_core::{Attempt, Claim, Machine, Position, ProcessId, ProtocolTypes, Sn, Time};
+use faultline_core::{Attempt, Claim, Machine, Position, ProcessId, ProtocolTypes, Time};
 
 use super::gathering::Counts;
 use super::{Checkpoint, Gathering, Schedule};
 
 /// The coordinator's side of a checkpoint that is taken in two rounds: it requests the checkpoint, learns from every
 /// member how many messages that member had sent, tells every member how many to wait for, and commits once all parts
-/// are durable. At most one checkpoint is in progress.
+/// are durable. A protocol with markers has only the second round. At most one checkpoint is in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Coordinator {
     /// Number of checkpoints begun since the last rollback.
@@ -41,11 +41,31 @@ impl Coordinator {
         host: &mut dyn Machine<S>,
     ) -> Checkpoint {
         self.attempts += 1;
+        self.request(last, Attempt(self.attempts), |checkpoint| Gathering::new(checkpoint, answering), host)
+    }
+
+    /// Begins the checkpoint after the one at `last`, which has no first round, and of which there is only one attempt.
+    pub(crate) fn begin_parts<S: ProtocolTypes>(
+        &mut self,
+        last: Position,
+        members: Arc<[ProcessId]>,
+        host: &mut dyn Machine<S>,
+    ) -> Checkpoint {
+        self.request(last, Attempt(1), |checkpoint| Gathering::of_parts(checkpoint, members), host)
+    }
+
+    fn request<S: ProtocolTypes>(
+        &mut self,
+        last: Position,
+        attempt: Attempt,
+        gathering: impl FnOnce(Checkpoint) -> Gathering,
+        host: &mut dyn Machine<S>,
+    ) -> Checkpoint {
         self.schedule.stop();
-        let position = Position { sn: Sn(last.sn.0 + 1), ..last };
-        let checkpoint = Checkpoint { position, attempt: Attempt(self.attempts) };
-        self.gathering = Some(Gathering::new(checkpoint, answering));
-        host.claim(Claim::CheckpointRequested { position, attempt: checkpoint.attempt, forced: false });
+        let position = Position { sn: last.sn.next(), ..last };
+        let checkpoint = Checkpoint { position, attempt };
+        self.gathering = Some(gathering(checkpoint));
+        host.claim(Claim::CheckpointRequested { position, attempt, forced: false });
         checkpoint
     }
 
@@ -126,6 +146,20 @@ mod tests {
         assert_eq!(coordinator.commit(Time::ZERO), None, "a checkpoint is returned once");
         coordinator.committed(Time::ZERO);
         assert_eq!(coordinator.next_deadline(), Some(Time::ZERO + EVERY));
+    }
+
+    #[test]
+    fn a_checkpoint_with_markers_needs_only_the_parts() {
+        let mut coordinator = Coordinator::new(Schedule::new(Some(EVERY), None, Time::ZERO));
+        let mut host = Recorder::default();
+        let first = coordinator.begin_parts::<Plain>(Position::new(0, 3), MEMBERS.into(), &mut host);
+        assert_eq!((first.position, first.attempt), (Position::new(0, 4), Attempt(1)));
+        assert_eq!(coordinator.saved(MEMBERS[0], first, &[]), None, "no messages are counted");
+        assert!(!coordinator.drained(MEMBERS[0], first));
+        assert!(coordinator.drained(MEMBERS[1], first));
+        assert_eq!(coordinator.commit(Time::ZERO), Some((first, false)));
+        let next = coordinator.begin_parts::<Plain>(first.position, MEMBERS.into(), &mut host);
+        assert_eq!((next.position, next.attempt), (Position::new(0, 5), Attempt(1)));
     }
 
     #[test]

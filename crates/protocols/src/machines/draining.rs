@@ -146,17 +146,15 @@ impl<P: Logging> Draining<P> {
 
     /// Returns the member's claim that it discards the checkpoint.
     pub(crate) fn aborted(&self) -> Claim {
-        let Checkpoint { position, attempt } = self.checkpoint;
-        Claim::Aborted { position, attempt }
+        self.checkpoint.aborted()
     }
 
     /// Handles the commit. Returns the member's claim, and the late messages, which can now be received.
     pub(crate) fn commit(self, now: Time) -> (Claim, Vec<Late<P::Tag>>) {
-        let Draining { checkpoint: Checkpoint { position, attempt }, part, rules, .. } = self;
+        let Draining { checkpoint, since, part, late, rules, .. } = self;
         let is_written = matches!(part, Part::Written(_));
         assert!(is_written || !rules.is_sound, "a checkpoint is committed once all parts are durable");
-        let (frozen, vectors) = (now.since(self.since), Arc::default());
-        (Claim::Committed { position, attempt, forced: false, frozen, vectors }, self.late)
+        (checkpoint.committed(now.since(since)), late)
     }
 }
 

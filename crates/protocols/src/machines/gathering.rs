@@ -10,10 +10,9 @@ use super::Checkpoint;
 /// Number of messages for each receiver, in ascending order of receivers. Receivers without messages may be missing.
 pub(crate) type Counts = Arc<[(ProcessId, u64)]>;
 
-/// The answers of a group while a checkpoint is in progress, in two rounds. In the first, every member
-/// reports how many messages it had sent to each receiver before it saved its state; the sums count the
-/// messages that have arrived or are in transit. In the second, every member reports that its part is
-/// durable.
+/// The answers of a group while a checkpoint is in progress, in two rounds. In the first, which only some protocols
+/// need, every member reports how many messages it had sent to each receiver before it saved its state; the sums count
+/// the messages that have arrived or are in transit. In the second, every member reports that its part is durable.
 #[derive(Clone, Debug)]
 pub(crate) struct Gathering {
     checkpoint: Checkpoint,
@@ -36,6 +35,11 @@ impl Gathering {
     pub(crate) fn new(checkpoint: Checkpoint, members: Arc<[ProcessId]>) -> Gathering {
         let awaited = members.iter().copied().collect();
         Gathering { checkpoint, members, awaited, sent: BTreeMap::new(), round: Round::Saving }
+    }
+
+    /// Begins to wait for the parts of `members`, without the first round.
+    pub(crate) fn of_parts(checkpoint: Checkpoint, members: Arc<[ProcessId]>) -> Gathering {
+        Gathering { round: Round::Draining, ..Gathering::new(checkpoint, members) }
     }
 
     pub(crate) fn checkpoint(&self) -> Checkpoint {

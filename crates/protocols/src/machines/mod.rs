@@ -12,22 +12,21 @@
 //! | `survey` | the parts of checkpoints that remain after a failure, and the checkpoints that are complete |
 //! | `gathering` | the coordinator's side of a checkpoint: counting messages, and waiting for all parts |
 //! | `coordinator` | the process that begins and commits the checkpoints of a group |
-//! | `frozen` | a member that is paused while a checkpoint is being taken |
 //! | `draining` | a member's part of a checkpoint, for protocols that number messages by channel |
 //! | `group` | keeps the checkpoints of a group of processes, and restores the newest complete one |
 //! | `schedule` | the times at which a coordinator begins checkpoints, and which of them remove older ones |
 //! | `logs` | logs of the messages between groups, kept by their senders, in memory or on stable storage |
 //! | `pairs` | resuming each channel between groups separately after a failure |
 //! | `phases` | resuming channels between groups in the order of phases, directed by a recovery process |
-//! | `options`, `rule` | parameters and defects of protocols that use these sub-machines |
+//! | `options`, `rule`, `delegate` | parameters, defects and processes of protocols that use these sub-machines |
 //!
 //! A sub-machine is a value in the protocol's state. The protocol passes it the inputs that concern it, and a
 //! [`Machine`](faultline_core::Machine) on which it acts; the sub-machine returns conditions that have become true.
 //! Only `group`, `logs`, `pairs` and `phases` send messages of their own, wrapped in those of the protocol.
 
 mod coordinator;
+mod delegate;
 mod draining;
-mod frozen;
 mod gathering;
 pub(crate) mod group;
 mod history;
@@ -44,21 +43,25 @@ mod schedule;
 mod sender_log;
 mod survey;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod writes;
 
-use faultline_core::{Attempt, Image, ImageName, Position, ProcessId, ProtocolTypes};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{
+    Attempt, Claim, Image, ImageName, MessageId, Payload, Position, ProcessId, ProtocolTypes, Span,
+};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use coordinator::Coordinator;
+pub(crate) use delegate::delegate_protocol;
 pub(crate) use draining::{DrainRules, Draining};
-pub(crate) use frozen::{Frozen, FrozenRules, bytes_of};
-pub use frozen::{InTransit, Interval};
-pub(crate) use gathering::Gathering;
+pub(crate) use gathering::{Counts, Gathering};
 pub use history::{Delivered, GroupHistory, History};
 pub(crate) use history::{raise, recovery_line};
+pub(crate) use options::promises;
 pub use options::{LoggingOptions, Options};
-pub(crate) use options::{promises, view};
 pub use pairs::ChannelReport;
 pub(crate) use pairs::{PairRules, Pairs};
 pub(crate) use reads::Reads;
@@ -90,10 +93,42 @@ impl Checkpoint {
         let Position { incarnation, sn } = self.position;
         ImageName { owner, incarnation, sn, attempt: self.attempt }
     }
+
+    /// Returns the claim that this process commits its part without vectors, after the checkpoint has paused the
+    /// application for `frozen`.
+    pub(crate) fn committed(self, frozen: Span) -> Claim {
+        let Checkpoint { position, attempt } = self;
+        Claim::Committed { position, attempt, forced: false, frozen, vectors: Arc::default() }
+    }
+
+    /// Returns the claim that this process discards the checkpoint.
+    pub(crate) fn aborted(self) -> Claim {
+        let Checkpoint { position, attempt } = self;
+        Claim::Aborted { position, attempt }
+    }
 }
 
 impl From<ImageName> for Checkpoint {
     fn from(name: ImageName) -> Checkpoint {
         Checkpoint { position: name.position(), attempt: name.attempt }
     }
+}
+
+/// The stamp of a message: the interval between two checkpoints in which it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interval(pub Position);
+
+impl faultline_core::Stamp for Interval {
+    fn position(&self) -> Position {
+        self.0
+    }
+}
+
+/// Messages in transit to a member while its part of a checkpoint was taken: sent before their senders saved their
+/// states, and received after the member was asked for its own.
+pub type InTransit = Vec<(MessageId, Payload)>;
+
+/// Returns the length of these messages, in bytes.
+pub(crate) fn bytes_of(messages: &[(MessageId, Payload)]) -> u64 {
+    messages.iter().map(|(_, payload)| payload.len() as u64).sum()
 }

@@ -67,7 +67,7 @@ pub struct LoggingOptions<D> {
 }
 
 /// Returns the view of a membership for a protocol that rolls back the whole federation.
-pub(crate) fn view(membership: Arc<Membership>) -> View {
+fn view(membership: Arc<Membership>) -> View {
     View::new(Scope::Federation, None, membership)
 }
 

@@ -14,7 +14,7 @@ use super::ImageOf;
 
 /// A protocol without messages.
 #[derive(Clone, Debug)]
-pub(super) struct Plain;
+pub(crate) struct Plain;
 
 impl ProtocolTypes for Plain {
     type Control = ();
@@ -23,7 +23,7 @@ impl ProtocolTypes for Plain {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Act {
+pub(crate) enum Act {
     SendImage(ProcessId, ImageName),
     Persist(ImageName),
     Read(ImageName),
@@ -33,11 +33,11 @@ pub(super) enum Act {
 }
 
 #[derive(Default)]
-pub(super) struct Recorder(Vec<Act>);
+pub(crate) struct Recorder(Vec<Act>);
 
 impl Recorder {
     /// Returns the actions since the last call.
-    pub(super) fn take(&mut self) -> Vec<Act> {
+    pub(crate) fn take(&mut self) -> Vec<Act> {
         core::mem::take(&mut self.0)
     }
 }
@@ -79,24 +79,24 @@ impl Machine<Plain> for Recorder {
 }
 
 /// Returns the name of `owner`'s part of checkpoint `sn`.
-pub(super) fn name(owner: u32, sn: u32) -> ImageName {
+pub(crate) fn name(owner: u32, sn: u32) -> ImageName {
     ImageName { owner: ProcessId(owner), incarnation: Incarnation(0), sn: Sn(sn), attempt: Attempt(1) }
 }
 
 /// Returns `owner`'s part of checkpoint `sn`, without content.
-pub(super) fn image(owner: u32, sn: u32) -> Arc<Image<(), ()>> {
+pub(crate) fn image(owner: u32, sn: u32) -> Arc<Image<(), ()>> {
     let snapshot = snapshot();
     Arc::new(Image { name: name(owner, sn), head: Arc::default(), saved: Arc::default(), snapshot })
 }
 
 /// Returns a state of the application without content.
-pub(super) fn snapshot() -> Snapshot {
+pub(crate) fn snapshot() -> Snapshot {
     Snapshot { witness: Witness::default(), channels: Arc::from([]), application: Arc::from([]) }
 }
 
 /// Returns a membership in which each rank is a cluster of its own, in one of these lives; `None` is a rank that has
 /// failed in its first life and is down. The recovery process, the last process, is in life `recovery`.
-pub(super) fn membership(ranks: &[Option<u32>], recovery: u32) -> Arc<Membership> {
+pub(crate) fn membership(ranks: &[Option<u32>], recovery: u32) -> Arc<Membership> {
     let member = |(index, life): (usize, &Option<u32>)| Member {
         cluster: ClusterId(index as u16),
         role: Role::RANK,
@@ -123,7 +123,7 @@ pub(super) fn membership(ranks: &[Option<u32>], recovery: u32) -> Arc<Membership
 
 /// What a sub-machine does, apart from storing images.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum HostAction<C> {
+pub(crate) enum HostAction<C> {
     Say(To, C),
     /// Carries the position in the message's stamp.
     Transmit(MessageId, Position),
@@ -139,10 +139,10 @@ pub(super) enum HostAction<C> {
 }
 
 /// A host of a process under `P`.
-pub(super) struct RecordingHost<P: ProtocolTypes> {
+pub(crate) struct RecordingHost<P: ProtocolTypes> {
     actions: Vec<HostAction<P::Control>>,
     /// The images that the process has written.
-    pub(super) written: Vec<Arc<ImageOf<P>>>,
+    pub(crate) written: Vec<Arc<ImageOf<P>>>,
 }
 
 impl<P: ProtocolTypes> Default for RecordingHost<P> {
@@ -153,7 +153,7 @@ impl<P: ProtocolTypes> Default for RecordingHost<P> {
 
 impl<P: ProtocolTypes> RecordingHost<P> {
     /// Returns what the sub-machine has done since the last call.
-    pub(super) fn take(&mut self) -> Vec<HostAction<P::Control>> {
+    pub(crate) fn take(&mut self) -> Vec<HostAction<P::Control>> {
         core::mem::take(&mut self.actions)
     }
 }

@@ -3,6 +3,9 @@
 //! The state of a process is a *chain*: its newest checkpoint and, under SEL, the segments of its log that
 //! follow without a gap. A segment has its checkpoint's name with a higher attempt, so that the names are in the
 //! order of the log.
+//!
+//! Unlike owners in groups, an owner does not name what its holders should keep: a checkpoint replaces all older images.
+//! A request asks for the newest chain, not for a named image.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;

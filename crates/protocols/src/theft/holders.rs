@@ -1,4 +1,5 @@
-//! Chooses the holders of each process's images, as a function of the membership alone.
+//! Chooses the holders of each process's images, as a function of the membership alone. Unlike a
+//! [`Placement`](crate::placement::Placement), the choice depends on which processes have failed permanently.
 
 use alloc::vec::Vec;
 

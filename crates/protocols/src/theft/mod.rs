@@ -47,6 +47,7 @@ use faultline_core::{
     Boot, Claim, ImageName, Life, LifeStart, Membership, ProcessId, Promise, Promises, ProtocolTypes, Role,
     Scope, Theft, Time, To,
 };
+use faultline_dataflow::StorageInput;
 use faultline_dataflow::recovery::{Leg, TaskHost, TaskInput, TaskProtocol};
 use faultline_dataflow::successor;
 
@@ -143,23 +144,10 @@ impl TaskProtocol for TaskRecovery {
             TaskInput::Due(theft, leg) => self.due(theft, leg, host),
             TaskInput::Unwanted(theft, leg, from) => self.unwanted(theft, leg, from, host),
             TaskInput::Control { from, message } => self.handle_message(from, message, host),
-            TaskInput::Image { from, image } => {
-                if image.name.owner == from {
-                    let is_fenced = self.config.obeys(Rule::FencesStorage);
-                    self.copies.hold(image, &self.membership, is_fenced, host);
-                } else {
-                    self.found(&image, host);
-                }
-            }
-            TaskInput::Persisted(name) => self.written(name, true, host),
-            TaskInput::PersistFailed(name) => self.written(name, false, host),
-            TaskInput::Read { name, image } => self.read(name, image.as_ref(), host),
-            TaskInput::Listed(images) => {
-                self.listed(images.into_iter().map(|(name, _)| name).collect(), host)
-            }
+            TaskInput::Storage(input) => self.handle_storage(input, host),
             TaskInput::Membership(membership) => self.membership_changed(membership, host),
             TaskInput::Timeout => self.stable.timeout(&self.membership, now, host),
-            TaskInput::Changed | TaskInput::Recorded { .. } => {}
+            TaskInput::Changed => {}
         }
         if self.is_running && !self.is_lost {
             self.settle(now, host);
@@ -186,6 +174,27 @@ impl TaskProtocol for TaskRecovery {
 }
 
 impl TaskRecovery {
+    /// Handles an image that arrived, or the end of an operation of the storage.
+    fn handle_storage(&mut self, input: StorageInput<Self>, host: &mut dyn TaskHost<Self>) {
+        match input {
+            StorageInput::Image { from, image } => {
+                if image.name.owner == from {
+                    let is_fenced = self.config.obeys(Rule::FencesStorage);
+                    self.copies.hold(image, &self.membership, is_fenced, host);
+                } else {
+                    self.found(&image, host);
+                }
+            }
+            StorageInput::Persisted(name) => self.written(name, true, host),
+            StorageInput::PersistFailed(name) => self.written(name, false, host),
+            StorageInput::Read { name, image } => self.read(name, image.as_ref(), host),
+            StorageInput::Listed(images) => {
+                self.listed(images.into_iter().map(|(name, _)| name).collect(), host)
+            }
+            StorageInput::Recorded { .. } => {}
+        }
+    }
+
     /// Completes writes, starts the next one, and sends the messages of thefts that waited for the completed
     /// writes.
     fn settle(&mut self, now: Time, host: &mut dyn TaskHost<Self>) {

@@ -315,55 +315,31 @@ fn lines(
     micros: impl Fn(Time) -> i64,
 ) -> Vec<MessageLine> {
     let mut lines = Vec::new();
+    let mut add =
+        |ends: (ProcessId, ProcessId), may_stay: bool, way: &MessagePath, (number, incarnation, content)| {
+            let between = names.cluster_of(ends.0) != names.cluster_of(ends.1);
+            let (Some(&from), Some(&to)) = (lane_of.get(&ends.0), lane_of.get(&ends.1)) else { return };
+            if from == to && !may_stay {
+                return;
+            }
+            lines.extend(ways(way).into_iter().map(|(sent, arrived, fate)| {
+                let (sent, arrived) = (micros(sent), arrived.map(&micros));
+                MessageLine { from, to, sent, arrived, fate, between, number, incarnation, content }
+            }));
+        };
     for (id, message) in &timeline.messages {
-        let (from, to) = timeline.endpoints(id);
-        let crosses = names.cluster_of(from) != names.cluster_of(to);
-        let (Some(&from), Some(&to)) = (lane_of.get(&from), lane_of.get(&to)) else { continue };
         // Both partitions may run on the same process.
-        if from == to && id.from != id.to {
-            continue;
-        }
-        for (sent, arrived, fate) in ways(message) {
-            lines.push(MessageLine {
-                from,
-                to,
-                sent: micros(sent),
-                arrived: arrived.map(&micros),
-                fate,
-                between: crosses,
-                number: id.number,
-                incarnation: id.incarnation.0,
-                content: Content::Message,
-            });
-        }
+        let may_stay = id.from == id.to;
+        add(timeline.endpoints(id), may_stay, message, (id.number, id.incarnation.0, Content::Message));
     }
     for (&(theft, carried), TheftPath { from, to, way }) in &timeline.thefts {
-        let (from, to) = match carried {
-            TheftContent::Task => (from.unwrap_or(theft.victim), to.unwrap_or(theft.thief)),
-            TheftContent::Result => (from.unwrap_or(theft.thief), to.unwrap_or(theft.victim)),
+        let (sender, receiver, content) = match carried {
+            TheftContent::Task => (theft.victim, theft.thief, Content::Task),
+            TheftContent::Result => (theft.thief, theft.victim, Content::Result),
         };
-        let crosses = names.cluster_of(from) != names.cluster_of(to);
-        let (Some(&from), Some(&to)) = (lane_of.get(&from), lane_of.get(&to)) else { continue };
+        let ends = (from.unwrap_or(sender), to.unwrap_or(receiver));
         // A process that took over the work of another one may be both victim and thief.
-        if from == to {
-            continue;
-        }
-        for (sent, arrived, fate) in ways(way) {
-            lines.push(MessageLine {
-                from,
-                to,
-                sent: micros(sent),
-                arrived: arrived.map(&micros),
-                fate,
-                between: crosses,
-                number: theft.number,
-                incarnation: theft.life.incarnation().0,
-                content: match carried {
-                    TheftContent::Task => Content::Task,
-                    TheftContent::Result => Content::Result,
-                },
-            });
-        }
+        add(ends, false, way, (theft.number, theft.life.incarnation().0, content));
     }
     lines.sort_by_key(|it| (it.sent, it.from, it.to, it.number));
     lines

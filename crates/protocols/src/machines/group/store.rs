@@ -8,6 +8,10 @@
 //! A part of a checkpoint may need other images ([`Grouped::companions`]). The part is written only once its companions
 //! are durable in the same storage, so storage that contains the part also contains its companions. Companions are
 //! removed together with their part.
+//!
+//! A group restores only one checkpoint, so an owner names one part for its holders to keep. Owners under HC3I and
+//! independent checkpoints name several, whose number depends on rollbacks; the stores of these protocols therefore keep
+//! a history of each owner's rollbacks.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;

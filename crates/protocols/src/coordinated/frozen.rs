@@ -4,34 +4,13 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{
-    Claim, Counters, Host, Image, ImageName, MessageId, Payload, Position, ProcessId, Protocol, Snapshot,
-    Time,
-};
-use serde::{Deserialize, Serialize};
+use faultline_core::{Counters, Host, Image, MessageId, Payload, Position, ProcessId, Snapshot, Time};
 
-use super::gathering::Counts;
-use super::group::{Group, Grouped, Resumed};
-use super::{Checkpoint, Replication, Requires};
-
-/// The stamp of a message: the interval between two checkpoints in which it was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Interval(pub Position);
-
-impl faultline_core::Stamp for Interval {
-    fn position(&self) -> Position {
-        self.0
-    }
-}
-
-/// Messages in transit to a member while its part of a checkpoint was taken: sent before their senders saved their
-/// states, and received after the member was asked for its own.
-pub type InTransit = Vec<(MessageId, Payload)>;
-
-/// Returns the length of these messages, in bytes.
-pub(crate) fn bytes_of(messages: &[(MessageId, Payload)]) -> u64 {
-    messages.iter().map(|(_, payload)| payload.len() as u64).sum()
-}
+use super::leaders::Leader;
+use super::{Coordinated, Defects, Rule};
+use crate::global::{Arrival, Member};
+use crate::machines::group::{Group, Resumed};
+use crate::machines::{Checkpoint, Counts, InTransit, Interval, Replication, Requires};
 
 /// A member that is frozen from the request for a checkpoint to its commit:
 ///
@@ -44,53 +23,37 @@ pub(crate) fn bytes_of(messages: &[(MessageId, Payload)]) -> u64 {
 /// Messages belong to the incarnation and the interval in which they were sent. Those from an older incarnation are
 /// dropped; those from a later interval wait until this member has reached it.
 #[derive(Clone, Debug)]
-pub(crate) struct Frozen<P: Grouped> {
+pub(crate) struct Frozen {
     /// Current incarnation, and SN of the last committed or restored checkpoint.
     position: Position,
-    part: Option<Box<Part<P>>>,
+    part: Option<Box<Part>>,
     /// Number of messages sent to each member since the last rollback.
     sent: Counters,
     /// Number of messages received since the last rollback.
     received: u64,
     /// Messages from members that are in a later interval or incarnation.
-    early: Vec<(MessageId, Interval, Payload)>,
+    early: Vec<Arrival>,
     /// Messages that the application sent after its state was saved.
     unsent: Vec<(MessageId, Payload)>,
-    rules: FrozenRules,
-}
-
-/// The rules of the sub-machine. Tests can disable each of them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FrozenRules {
-    /// A part contains the messages that were in transit.
-    pub(crate) drains: bool,
-    /// Messages from an older incarnation are dropped.
-    pub(crate) drops_old: bool,
-    /// Whether the protocol obeys all its rules, and therefore keeps its invariants.
-    pub(crate) is_sound: bool,
-    /// Messages from a later interval are held until this member reaches that interval.
-    pub(crate) keeps_early: bool,
-    /// The conditions under which a part counts as durable.
-    pub(crate) requires: Requires,
+    /// State of the leader of a cluster, in the hierarchical variant.
+    pub(super) leader: Option<Leader>,
+    defects: Defects,
 }
 
 /// This member's part of the checkpoint in progress.
 #[derive(Clone, Debug)]
-struct Part<P: Grouped> {
+struct Part {
     checkpoint: Checkpoint,
     since: Time,
     saved: Option<Snapshot>,
     /// Number of messages sent to this member between the last rollback and the checkpoint, once this number is known.
     expected: Option<u64>,
     in_transit: InTransit,
-    written: Option<Replication<P>>,
+    written: Option<Replication<Coordinated>>,
 }
 
-impl<P> Frozen<P>
-where
-    P: Grouped + Protocol<Stamp = Interval, Head = (), Saved = InTransit>,
-{
-    pub(crate) fn new(rules: FrozenRules) -> Frozen<P> {
+impl Frozen {
+    pub(super) fn new(defects: Defects, leader: Option<Leader>) -> Frozen {
         Frozen {
             position: Position::default(),
             part: None,
@@ -98,21 +61,13 @@ where
             received: 0,
             early: Vec::new(),
             unsent: Vec::new(),
-            rules,
+            leader,
+            defects,
         }
     }
 
-    pub(crate) fn position(&self) -> Position {
-        self.position
-    }
-
-    /// Returns whether a checkpoint is being taken.
-    pub(crate) fn is_checkpointing(&self) -> bool {
-        self.part.is_some()
-    }
-
     /// Handles a message that the application sent.
-    pub(crate) fn sent(&mut self, id: MessageId, payload: Payload, host: &mut dyn Host<P>) {
+    pub(super) fn sent(&mut self, id: MessageId, payload: Payload, host: &mut dyn Host<Coordinated>) {
         if self.part.as_ref().is_some_and(|part| part.saved.is_some()) {
             self.unsent.push((id, payload));
         } else {
@@ -122,29 +77,27 @@ where
     }
 
     /// Handles a message from the network.
-    pub(crate) fn arrived(
+    pub(super) fn arrived(
         &mut self,
-        group: &Group<P>,
-        id: MessageId,
-        interval: Interval,
-        payload: Payload,
-        host: &mut dyn Host<P>,
+        group: &Group<Coordinated>,
+        (id, interval, payload): Arrival,
+        host: &mut dyn Host<Coordinated>,
     ) {
         let Position { incarnation, sn } = interval.0;
-        if incarnation < self.position.incarnation && self.rules.drops_old {
+        if incarnation < self.position.incarnation && self.defects.obeys(Rule::DropsOld) {
             host.drop_stale(id);
             return;
         }
         let is_newer = incarnation > self.position.incarnation;
         if group.is_recovering() || is_newer || sn > self.position.sn {
-            if self.rules.keeps_early || group.is_recovering() {
+            if self.defects.obeys(Rule::KeepsEarly) || group.is_recovering() {
                 self.early.push((id, interval, payload));
             }
             return;
         }
         let is_drained = sn == self.position.sn;
         assert!(
-            is_drained || !self.rules.is_sound,
+            is_drained || !self.defects.is_empty(),
             "{id:?} of interval {interval:?} arrives in {:?}: a checkpoint waits for what was sent before it",
             self.position
         );
@@ -156,12 +109,12 @@ where
     }
 
     /// Freezes the application, and requests its state. Ignores a request that a rollback has invalidated.
-    pub(crate) fn request(
+    pub(super) fn request(
         &mut self,
-        group: &Group<P>,
+        group: &Group<Coordinated>,
         checkpoint: Checkpoint,
         now: Time,
-        host: &mut dyn Host<P>,
+        host: &mut dyn Host<Coordinated>,
     ) {
         let next = Position { sn: self.position.sn.next(), ..self.position };
         if checkpoint.position != next || group.is_recovering() {
@@ -181,7 +134,7 @@ where
 
     /// Handles the snapshot, which follows all earlier sends of the application. Returns the checkpoint, and how many
     /// messages this member had sent before it.
-    pub(crate) fn saved(&mut self, snapshot: Snapshot) -> Option<(Checkpoint, Counts)> {
+    pub(super) fn saved(&mut self, snapshot: Snapshot) -> Option<(Checkpoint, Counts)> {
         let part = self.part.as_mut()?;
         part.saved = Some(snapshot);
         let sent = self.sent.iter().map(|(to, count)| (to, u64::from(count))).collect();
@@ -189,7 +142,7 @@ where
     }
 
     /// Learns how many messages had been sent to each member before the checkpoint.
-    pub(crate) fn expect(&mut self, me: ProcessId, checkpoint: Checkpoint, counts: &[(ProcessId, u64)]) {
+    pub(super) fn expect(&mut self, me: ProcessId, checkpoint: Checkpoint, counts: &[(ProcessId, u64)]) {
         if let Some(part) = self.part.as_mut().filter(|part| part.checkpoint == checkpoint) {
             let own = counts.iter().find(|&&(receiver, _)| receiver == me);
             part.expected = Some(own.map_or(0, |&(_, count)| count));
@@ -197,20 +150,20 @@ where
     }
 
     /// Writes this member's part once no message is in transit to this member. Call this after each change.
-    pub(crate) fn maybe_write(&mut self, group: &mut Group<P>, host: &mut dyn Host<P>) {
+    pub(super) fn maybe_write(&mut self, group: &mut Group<Coordinated>, host: &mut dyn Host<Coordinated>) {
         let Some(part) = &mut self.part else { return };
         let (Some(snapshot), Some(expected), None) = (&part.saved, part.expected, &part.written) else {
             return;
         };
-        if self.received < expected && self.rules.drains {
+        if self.received < expected && self.defects.obeys(Rule::Drains) {
             return;
         }
         assert!(
-            self.received == expected || !self.rules.is_sound,
+            self.received == expected || !self.defects.is_empty(),
             "{} messages arrived, {expected} were sent: no process sends while a checkpoint is being taken",
             self.received
         );
-        let saved = if self.rules.drains { part.in_transit.clone() } else { InTransit::new() };
+        let saved = if self.defects.obeys(Rule::Drains) { part.in_transit.clone() } else { InTransit::new() };
         let image = Image {
             name: part.checkpoint.part(group.me),
             head: Arc::new(()),
@@ -218,88 +171,81 @@ where
             snapshot: snapshot.clone(),
         };
         let Group { holders, store, .. } = group;
-        let requires = self.rules.requires;
+        let is_safe = self.defects.obeys(Rule::DurableFirst);
+        let requires = Requires { own: is_safe, replicas: is_safe };
         part.written = Some(Replication::begin(image.into(), holders, requires, &mut store.writes, host));
-    }
-
-    /// Records that an image is durable in this process's storage.
-    pub(crate) fn durable(&mut self, name: ImageName) {
-        if let Some(written) = self.written() {
-            written.durable(name);
-        }
-    }
-
-    /// Handles a holder's confirmation.
-    pub(crate) fn confirmed(&mut self, holder: ProcessId, name: ImageName) {
-        if let Some(written) = self.written() {
-            written.confirmed(holder, name);
-        }
-    }
-
-    /// Handles a new life of a holder, whose replica may not have arrived, or may be lost.
-    pub(crate) fn repeat_copy(&mut self, holder: ProcessId, host: &mut dyn Host<P>) {
-        if let Some(written) = self.written() {
-            written.repeat(holder, host);
-        }
-    }
-
-    fn written(&mut self) -> Option<&mut Replication<P>> {
-        self.part.as_mut()?.written.as_mut()
-    }
-
-    /// Returns the checkpoint if this member's part has just become durable, locally and at its holders. Call this
-    /// after each of the methods above.
-    pub(crate) fn completes(&mut self) -> Option<Checkpoint> {
-        self.written()?.completes().then(|| self.part.as_ref().map(|part| part.checkpoint))?
-    }
-
-    /// Handles the commit: claims the commit, and resumes the application. Returns `false` if the checkpoint is not in
-    /// progress here.
-    pub(crate) fn commit(
-        &mut self,
-        group: &Group<P>,
-        checkpoint: Checkpoint,
-        now: Time,
-        host: &mut dyn Host<P>,
-    ) -> bool {
-        let Some(part) = self.part.take_if(|part| part.checkpoint == checkpoint) else { return false };
-        let is_written = part.written.is_some() || !self.rules.is_sound;
-        assert!(is_written, "a checkpoint is committed once all parts are durable");
-        let Checkpoint { position, attempt } = checkpoint;
-        self.position = position;
-        let (frozen, vectors) = (now.since(part.since), Arc::default());
-        host.claim(Claim::Committed { position, attempt, forced: false, frozen, vectors });
-        host.release();
-        self.resume(group, part.in_transit, host);
-        true
     }
 
     /// Delivers the messages that were in transit, transmits those that the application sent in the meantime, and
     /// handles the early messages.
-    fn resume(&mut self, group: &Group<P>, in_transit: InTransit, host: &mut dyn Host<P>) {
+    fn resume(
+        &mut self,
+        group: &Group<Coordinated>,
+        in_transit: InTransit,
+        host: &mut dyn Host<Coordinated>,
+    ) {
         for (id, payload) in in_transit {
             host.deliver(id, payload);
         }
         for (id, payload) in core::mem::take(&mut self.unsent) {
             self.sent(id, payload, host);
         }
-        for (id, interval, payload) in core::mem::take(&mut self.early) {
-            self.arrived(group, id, interval, payload, host);
+        for message in core::mem::take(&mut self.early) {
+            self.arrived(group, message, host);
         }
     }
+}
 
-    /// Handles the failure of a member: discards the checkpoint in progress, and holds the application.
-    pub(crate) fn freeze(&mut self, host: &mut dyn Host<P>) {
+impl Member<Coordinated> for Frozen {
+    fn position(&self) -> Position {
+        self.position
+    }
+
+    fn is_checkpointing(&self) -> bool {
+        self.part.is_some()
+    }
+
+    fn written(&mut self) -> Option<&mut Replication<Coordinated>> {
+        self.part.as_mut()?.written.as_mut()
+    }
+
+    fn commit(
+        &mut self,
+        group: &Group<Coordinated>,
+        checkpoint: Checkpoint,
+        now: Time,
+        host: &mut dyn Host<Coordinated>,
+    ) -> bool {
+        let Some(part) = self.part.take_if(|part| part.checkpoint == checkpoint) else { return false };
+        let is_written = part.written.is_some() || !self.defects.is_empty();
+        assert!(is_written, "a checkpoint is committed once all parts are durable");
+        self.position = checkpoint.position;
+        host.claim(checkpoint.committed(now.since(part.since)));
+        host.release();
+        self.resume(group, part.in_transit, host);
+        true
+    }
+
+    fn freeze(&mut self, is_recovering: bool, host: &mut dyn Host<Coordinated>) {
+        if let Some(leader) = &mut self.leader {
+            leader.discard();
+        }
+        if is_recovering {
+            return;
+        }
         if let Some(part) = self.part.take() {
-            let Checkpoint { position, attempt } = part.checkpoint;
-            host.claim(Claim::Aborted { position, attempt });
+            host.claim(part.checkpoint.aborted());
         }
         self.unsent.clear();
         host.hold();
     }
 
-    /// Installs the state that the group restores, and resumes.
-    pub(crate) fn restore(&mut self, group: &Group<P>, resumed: &Resumed<P>, host: &mut dyn Host<P>) {
+    fn restore(
+        &mut self,
+        group: &Group<Coordinated>,
+        resumed: &Resumed<Coordinated>,
+        host: &mut dyn Host<Coordinated>,
+    ) {
         let (position, rolled_back) = resumed.restore(host);
         self.position = position;
         self.sent.clear();
@@ -315,31 +261,23 @@ where
 
 #[cfg(test)]
 mod tests {
-    use faultline_core::{Attempt, Boot, Incarnation, Scope};
+    use faultline_core::{Attempt, Boot, Claim, Incarnation, Scope};
 
-    use super::super::group::{GroupParameters, Rules, View};
-    use super::super::testing::{HostAction, RecordingHost, membership, snapshot};
+    use super::super::Control;
     use super::*;
-    use crate::coordinated::Coordinated;
+    use crate::machines::group::{GroupParameters, Rules, View};
+    use crate::machines::testing::{HostAction, RecordingHost, membership, snapshot};
     use crate::placement::{Placement, ReplicateTo};
 
     const ME: ProcessId = ProcessId(0);
     const PEER: ProcessId = ProcessId(1);
 
-    const RULES: FrozenRules = FrozenRules {
-        drains: true,
-        drops_old: true,
-        is_sound: true,
-        keeps_early: true,
-        requires: Requires { own: true, replicas: false },
-    };
-
-    type Action = HostAction<crate::coordinated::Control>;
+    type Action = HostAction<Control>;
 
     /// A member of a group of two, whose first checkpoint is committed.
     struct Process {
         group: Group<Coordinated>,
-        member: Frozen<Coordinated>,
+        member: Frozen,
         host: RecordingHost<Coordinated>,
     }
 
@@ -351,7 +289,7 @@ mod tests {
                 GroupParameters { me: ME, boot: Boot::Fresh, view, placement, rules: Rules::ALL };
             let mut host = RecordingHost::default();
             let group = Group::new(parameters, &mut host);
-            let mut this = Process { group, member: Frozen::new(RULES), host };
+            let mut this = Process { group, member: Frozen::new(Defects::default(), None), host };
             this.checkpoint(1);
             this.host.take();
             this
@@ -377,7 +315,9 @@ mod tests {
 
         /// Makes the part durable, and commits checkpoint `sn`.
         fn commit(&mut self, sn: u32) -> Vec<Action> {
-            self.member.durable(checkpoint(sn).part(ME));
+            let name = checkpoint(sn).part(ME);
+            self.member.durable(name);
+            self.member.written().expect("the part is written").confirmed(PEER, name);
             assert_eq!(self.member.completes(), Some(checkpoint(sn)));
             assert!(self.member.commit(&self.group, checkpoint(sn), Time::ZERO, &mut self.host));
             self.host.take()
@@ -390,7 +330,7 @@ mod tests {
 
         fn receive(&mut self, number: u32, interval: Position) -> Vec<Action> {
             let (id, payload) = (id(PEER, number), Payload::Virtual(1));
-            self.member.arrived(&self.group, id, Interval(interval), payload, &mut self.host);
+            self.member.arrived(&self.group, (id, Interval(interval), payload), &mut self.host);
             self.member.maybe_write(&mut self.group, &mut self.host);
             self.host.take()
         }
@@ -490,7 +430,7 @@ mod tests {
         let early = process.receive(0, Position::new(1, 1));
         assert_eq!(early, [], "its sender has restored its state before this member learns of the failure");
         process.group.freeze();
-        process.member.freeze(&mut process.host);
+        process.member.freeze(false, &mut process.host);
         let aborted = Claim::Aborted { position: Position::new(0, 2), attempt: Attempt(1) };
         assert_eq!(process.host.take(), [HostAction::Claim(aborted), HostAction::Hold]);
         assert_eq!(process.receive(1, Position::new(1, 1)), [], "this member is not restored yet");

@@ -1,25 +1,26 @@
 //! Builds a history: makes one pass over every stream, and then determines the final states.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod finish;
 
-use faultline_core::fault::Outcome;
+use std::collections::BTreeMap;
+
 use faultline_core::{
-    Claim, Fact, GroupId, ImageName, Incarnation, Life, MessageId, PartitionClaim, PlannedTask, Position,
-    ProcessId, TaskId, Time, Vectors, Witness,
+    Claim, Fact, GroupId, ImageName, Incarnation, Life, MessageId, PartitionClaim, PlannedTask, ProcessId,
+    TaskId, Time, Vectors, Witness,
 };
 use faultline_trace::{Stream, Trace};
 
-use super::groups::{CheckpointName, Commit, Groups, RestoredBy, StoredCopy};
-use super::hosting::{self, HostingPeriod};
-use super::messages::{MessageNo, Messages};
-use super::planned::{Ceded, Joined, Planned, Removed, Rerun, Task};
-use super::supervision::Supervision;
-use super::tasks::{self, Absorption, Step, Tasks};
 use crate::context::Context;
+use crate::groups::{CheckpointName, Commit, Groups, RestoredBy, StoredCopy};
 use crate::history::{
-    BetweenDelivery, CheckpointCut, Claimed, Ending, History, Point, ProcessHistory, Segment, SegmentNo,
-    Sums, Witnessed, find_cut,
+    BetweenDelivery, Claimed, Ending, History, Point, ProcessHistory, Segment, SegmentNo, Sums, Witnessed,
+    find_cut,
 };
+use crate::hosting::{self, HostingPeriod};
+use crate::messages::{MessageNo, Messages};
+use crate::planned::{Ceded, Joined, Planned, Removed, Rerun, Task};
+use crate::supervision::Supervision;
+use crate::tasks::{Absorption, Step, Tasks};
 
 pub(crate) fn build<'a>(trace: &'a Trace, context: &'a Context) -> History<'a> {
     let mut builder = Builder::new(trace, context);
@@ -338,6 +339,13 @@ impl<'a> Builder<'a> {
                 cursor.segment.is_active = true;
             }
             Fact::Claim(claim) => self.read_claim(cursor, at, time, claim),
+            _ => self.read_of_tasks(cursor, at, time, what),
+        }
+    }
+
+    /// Reads a fact about the tasks of a program.
+    fn read_of_tasks(&mut self, cursor: &mut Cursor<'a>, at: Point, time: Time, what: &'a Fact) {
+        match what {
             Fact::Planned(planned) => {
                 let PlannedTask { task, partition, sources } = &**planned;
                 let new = || Task { partition: *partition, sources: sources.clone(), ran: Vec::new() };
@@ -346,8 +354,7 @@ impl<'a> Builder<'a> {
             Fact::Rerun { task, by, epoch, cost_us } => {
                 let (task, by, epoch, cost_us) = (*task, *by, *epoch, *cost_us);
                 self.planned.reruns.push(Rerun { at, task, by, epoch, cost_us });
-                cursor.segment.is_active = true;
-                self.last_movement = self.last_movement.max(time);
+                self.active(cursor, time);
             }
             Fact::Removed(part) => self.planned.removed.push(Removed { at, part: *part }),
             Fact::CheckpointMessage { position, from, to } => {
@@ -356,8 +363,7 @@ impl<'a> Builder<'a> {
             Fact::Ran { task, .. } if self.planned.tasks.contains_key(task) => {
                 self.planned.tasks.get_mut(task).expect("the task is known").ran.push(at);
                 cursor.ran = Some(*task);
-                cursor.segment.is_active = true;
-                self.last_movement = self.last_movement.max(time);
+                self.active(cursor, time);
             }
             Fact::Absorbed(absorbed) if absorbed.0 == cursor.process => {
                 let (_, name, witness, _) = **absorbed;
@@ -371,23 +377,20 @@ impl<'a> Builder<'a> {
             Fact::Ran { task, .. } => {
                 self.tasks.moves += 1;
                 self.tasks.ran.push(*task);
-                cursor.segment.is_active = true;
-                self.last_movement = self.last_movement.max(time);
+                self.active(cursor, time);
             }
             Fact::Theft { theft, task, step } => {
                 self.tasks.thefts.entry(*theft).or_default().push(Step { at, step: *step, task: *task });
-                cursor.segment.is_active = true;
-                self.last_movement = self.last_movement.max(time);
+                self.active(cursor, time);
             }
             Fact::Absorbed(absorbed) => {
                 let (of, image, witness, _) = **absorbed;
                 self.tasks.absorptions.push(Absorption { at, of, image, witness });
                 if image.is_some() {
                     let (owner, part, is_restored, bytes) = (of, image, false, 0);
-                    history.witnessed.push(Witnessed { at, owner, witness, part, is_restored, bytes });
+                    self.history.witnessed.push(Witnessed { at, owner, witness, part, is_restored, bytes });
                 }
-                cursor.segment.is_active = true;
-                self.last_movement = self.last_movement.max(time);
+                self.active(cursor, time);
             }
             _ => {}
         }
@@ -440,6 +443,11 @@ impl<'a> Builder<'a> {
             self.history.sums.push((fact, cursor.sums));
         }
         cursor.moves += 1;
+        self.active(cursor, time);
+    }
+
+    /// Records that the process did something that the end of the run may have to wait for.
+    fn active(&mut self, cursor: &mut Cursor<'a>, time: Time) {
         cursor.segment.is_active = true;
         self.last_movement = self.last_movement.max(time);
     }
@@ -523,190 +531,4 @@ impl<'a> Builder<'a> {
         history.streams.push(cursor.stream);
         history.processes[cursor.process.index()].segments.end = history.segments.len() as u32;
     }
-
-    fn finish(mut self) -> History<'a> {
-        self.enter_deliveries();
-        self.enter_parts();
-        if !self.planned.is_empty() {
-            self.history.planned = Some(std::mem::take(&mut self.planned));
-        } else if !self.tasks.is_empty() {
-            let mut read = std::mem::take(&mut self.tasks);
-            read.moves = 0;
-            self.history.tasks = Some(tasks::follow(&self.history, read));
-        }
-        self.end_processes();
-        self.keep_what_was_absorbed();
-        self.settle();
-        self.history
-    }
-
-    fn enter_deliveries(&mut self) {
-        let history = &mut self.history;
-        let mut numbers = Vec::with_capacity(Deliveries::PIECE);
-        for Deliveries { last, full } in self.deliveries.drain(..) {
-            for piece in full.into_iter().chain([last]) {
-                // Two loops: the second mostly waits for memory, and a short loop can wait for several messages at
-                // once.
-                numbers.clear();
-                numbers.extend(piece.iter().map(|it| history.messages.entry(&it.message)));
-                for (delivery, &number) in piece.iter().zip(&numbers) {
-                    history.messages.get_mut(number).deliver(delivery.at);
-                    if delivery.between != Delivery::WITHIN {
-                        history.between[delivery.between as usize].message = number;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Finds the cut of every part, and its holders.
-    fn enter_parts(&mut self) {
-        let history = &mut self.history;
-        for group in history.groups.iter_mut() {
-            for (place, member) in group.members.iter().enumerate() {
-                let own = history.processes[member.index()].segments.clone();
-                let segments = &history.segments[own.start as usize..own.end as usize];
-                for (name, checkpoint) in &mut group.checkpoints {
-                    let part = &mut checkpoint.parts[place];
-                    let CheckpointName { position: Position { incarnation, sn }, attempt } = *name;
-                    let name = ImageName { owner: *member, incarnation, sn, attempt };
-                    let host = history.saved_by.get(&name).copied().unwrap_or(*member);
-                    part.cut =
-                        part.witness.and_then(|(witness, _)| find_cut(segments, own.start, host, &witness));
-                }
-            }
-        }
-        for (name, copy) in self.durable.drain(..) {
-            if let Some((group, place)) = history.member(name.owner) {
-                let checkpoint = history.groups[group].checkpoints.get_mut(&CheckpointName::from(name));
-                if let Some(checkpoint) = checkpoint {
-                    checkpoint.parts[place].copies.push(copy);
-                }
-            }
-        }
-        for (number, group) in history.groups.numbered() {
-            for (&name, checkpoint) in &group.checkpoints {
-                if !checkpoint.commits.is_empty() || checkpoint.is_restored {
-                    let parts = history.part_cuts.len() as u32;
-                    let cuts = checkpoint.parts.iter().map(|part| part.cut);
-                    history.part_cuts.extend(cuts.clone());
-                    let cut = |cut| CheckpointCut { cut, group: number, name, parts };
-                    history.cuts.extend(cuts.flatten().map(cut));
-                }
-            }
-        }
-        history.cuts.sort_unstable();
-        let first_of = |segment| history.cuts.partition_point(|it| it.cut.segment.0 < segment) as u32;
-        history.cuts_of = (0..=history.segments.len() as u32).map(first_of).collect();
-    }
-
-    /// Determines the final state of every process.
-    fn end_processes(&mut self) {
-        let history = &mut self.history;
-        let completed = history.context.outcome == Some(Outcome::Completed);
-        let given_up = given_up(history);
-        let gone = history.supervision.gone(&history.context.clusters);
-        for index in 0..history.processes.len() {
-            let process = ProcessId(index as u32);
-            let range = history.processes[index].segments.clone();
-            let ending = match history.segments[range.start as usize..range.end as usize].last() {
-                None if history.supervision.ends.iter().any(|end| end.process == process) => {
-                    Ending::Unsettled
-                }
-                None => Ending::Silent,
-                Some(last) => {
-                    // The process that took over the partition last, if any; otherwise, the partition's own.
-                    let host = last.host;
-                    let has_state = history.has_state(SegmentNo(range.end - 1));
-                    let newer = history.supervision.newest_life(host).is_some_and(|life| life > last.life);
-                    let dead = history.supervision.end_of(host, last.life).is_some();
-                    let gap = history.trace.has_gap(host, last.life);
-                    if gone.contains(&process) && history.planned.is_none() {
-                        Ending::Gone
-                    } else if gone.contains(&host) {
-                        Ending::Unsettled
-                    } else if last.is_rootless || gap {
-                        Ending::Incomplete
-                    } else if !has_state
-                        || newer
-                        || (dead || lags(history, process)) && !completed
-                        || dead && history.context.derives_supervision()
-                        || given_up.contains(&process)
-                    {
-                        Ending::Unsettled
-                    } else {
-                        Ending::Known(Point { segment: SegmentNo(range.end - 1), fact: last.end })
-                    }
-                }
-            };
-            history.processes[index].ending = ending;
-            let mut cut = match ending {
-                Ending::Known(cut) => Some(cut),
-                _ => None,
-            };
-            while let Some(Point { segment, fact }) = cut {
-                let segment = &mut history.segments[segment.0 as usize];
-                segment.survives = fact;
-                cut = segment.parent;
-            }
-        }
-    }
-
-    /// Marks the work of permanently failed processes as surviving, up to the states that surviving processes absorbed.
-    fn keep_what_was_absorbed(&mut self) {
-        let history = &mut self.history;
-        let mut absorptions = history.tasks.as_ref().map_or(Vec::new(), |it| it.absorptions.clone());
-        loop {
-            let survives = |it: &Absorption| history.survives(it.at);
-            let (found, rest): (Vec<_>, Vec<_>) = absorptions.into_iter().partition(survives);
-            if found.is_empty() {
-                return;
-            }
-            absorptions = rest;
-            for it in found.iter().filter(|it| it.image.is_some()) {
-                let mut cut = history.cut_of(it.of, &it.witness);
-                while let Some(Point { segment, fact }) = cut {
-                    let segment = &mut history.segments[segment.0 as usize];
-                    segment.survives = segment.survives.max(fact);
-                    cut = segment.parent;
-                }
-            }
-        }
-    }
-
-    /// Determines whether nothing was in transit at the end of the run.
-    fn settle(&mut self) {
-        let context = self.history.context;
-        self.history.is_settled = match context.outcome {
-            Some(Outcome::Completed) => true,
-            Some(Outcome::Deadline) => context.settled_after.is_some_and(|quiet| {
-                let since = self.last_movement.max(self.history.last_disturbance());
-                let transit = self.history.transit_time(since) + self.history.longest_delay();
-                context.end.since(since) >= quiet.max(transit)
-            }),
-            _ => false,
-        };
-    }
-}
-
-/// Returns whether other members of the group of `process` have rolled back but `process` has not.
-fn lags(history: &History<'_>, process: ProcessId) -> bool {
-    let Some((group, place)) = history.member(process) else { return false };
-    let mut newest = history.groups[group].rollbacks.values().rev().filter(|it| it.target().is_some());
-    newest.next().is_some_and(|it| it.restored.get(place).is_none_or(Option::is_none))
-}
-
-/// Returns the members of groups in which a process claimed that the group cannot be restored, and restored nothing
-/// afterwards. They may have announced a rollback that they did not perform, so it is unknown which of their states
-/// survive.
-fn given_up(history: &History<'_>) -> BTreeSet<ProcessId> {
-    let gave_up = |claimed: &&Claimed<'_>| {
-        let own = history.processes[history.process_of(claimed.at).index()].segments.clone();
-        let later = claimed.at.segment.0 + 1..own.end;
-        matches!(claimed.claim, Claim::Unrecoverable { .. })
-            && !later.map(|it| history.segment(SegmentNo(it))).any(|it| it.is_restored)
-    };
-    let words = history.claims.iter().filter(gave_up);
-    let groups = words.filter_map(|claimed| history.group_of(history.process_of(claimed.at)));
-    groups.flat_map(|group| history.groups[group].members.iter().copied()).collect()
 }
