@@ -159,13 +159,10 @@ impl<'a> Scratch<'a> {
         self.compile("check", &libraries)?;
         let schedules = ["--package=faultline-fuzz", "--package=faultline-features", "--example=schedules"];
         let built = self.compile("build", &schedules.map(str::to_owned))?;
-        let schedules = built.first().ok_or("Cargo names no program `schedules`")?;
-        // The next build of the repository itself replaces the program.
-        let kept = self.root.join("schedules");
-        fs::copy(schedules, &kept)?;
+        let schedules = built.into_iter().next().ok_or("Cargo names no program `schedules`")?;
         packages.extend(["--tests", "--no-run"].map(str::to_owned));
         let tests = if wants_tests { self.compile("test", &packages)? } else { Vec::new() };
-        Ok(Programs { schedules: kept, tests })
+        Ok(Programs { schedules, tests })
     }
 
     /// Has Cargo compile until no mutant prevents it, and returns the programs.
@@ -195,8 +192,8 @@ impl<'a> Scratch<'a> {
     ) -> Result<(Vec<PathBuf>, Vec<Diagnostic>), Box<dyn Error>> {
         let mut cargo = Command::new("cargo");
         cargo.arg(command).args(["--quiet", "--keep-going", "--message-format=json"]).args(arguments);
-        // Packages from a registry are already compiled there.
-        cargo.env("CARGO_TARGET_DIR", self.repository.root.join("target")).env("CARGO_INCREMENTAL", "0");
+        // In the repository's own target directory, Cargo would take the mutated packages for the repository's.
+        cargo.env("CARGO_TARGET_DIR", self.root.join("target")).env("CARGO_INCREMENTAL", "0");
         cargo.current_dir(&self.root).stdout(Stdio::piped());
         let mut child = cargo.spawn()?;
         let output = child.stdout.take().ok_or("Cargo has no output")?;
