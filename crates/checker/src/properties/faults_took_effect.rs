@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use crate::testing::{Run, check_alone, p};
     use faultline_core::fault::Outcome;
-    use faultline_core::{ClusterId, Span, Time};
+    use faultline_core::{ClusterId, Fact, Span, Time};
     use faultline_trace::manifest::{Effect, EffectEntry};
 
     #[test]
