@@ -32,6 +32,11 @@ impl Machine {
     /// Returns the Kubernetes node with this name. Fails with [`Skipped`] if it is not a container on this machine.
     pub async fn find(client: &Client, name: &str) -> Result<Machine, Failure> {
         let skipped = |error| Skipped(format!("{name} is not a container in this machine's Docker: {error}"));
+        // A node of the same name on another machine must not be confused with this one.
+        let host = std::env::var("DOCKER_HOST").unwrap_or_default();
+        if !host.is_empty() && !host.starts_with("unix://") {
+            return Err(Skipped(format!("DOCKER_HOST selects {host}, not this machine's Docker")).into());
+        }
         let docker = Docker::connect_with_local_defaults().map_err(skipped)?;
         docker.inspect_container(name, None).await.map_err(skipped)?;
         Ok(Machine { name: name.to_owned(), client: client.clone(), docker })

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use faultline_core::fault::{FlipTarget, Outcome};
 use faultline_core::{FactKind, Promise};
 use serde::{Deserialize, Serialize};
 
@@ -146,7 +147,13 @@ impl Evidence {
         if history.silently_corrupted().is_some() {
             return Evidence::Corrupted;
         }
-        let may_be_corrupted = history.supervision.injected.iter().any(|it| it.1.flips().is_some());
+        let mut flips = history.supervision.injected.iter().filter_map(|it| it.1.flips());
+        let may_be_corrupted = flips.clone().next().is_some();
+        // A process that cannot handle a flipped bit may panic before it has reported the bit.
+        let has_panicked = matches!(history.context.outcome, Some(Outcome::Panicked(_)));
+        if has_panicked && flips.any(|it| it.1 != FlipTarget::Copy) {
+            return Evidence::Corrupted;
+        }
         match history.is_flawed() || history.context.outcome.is_none() || is_unread(history) {
             true if may_be_corrupted => Evidence::Corrupted,
             true => Evidence::Incomplete,
@@ -303,14 +310,19 @@ pub struct Judgement {
 impl Judgement {
     /// Derives the verdict. If silent corruption may have reached the result, the run does not fail. If facts are missing,
     /// a run fails only because of violations that no missing fact can explain. If the record was changed, the run does not
-    /// fail at all. In these cases, the corruption, the gap or the change is the reason for the verdict. Whatever follows from it is stated only with the property that could not be judged.
+    /// fail at all. In these cases, the corruption, the gap or the change is the reason for the verdict. Whatever follows
+    /// from it is stated only with the property that could not be judged, unless there would be no reason otherwise.
     pub(crate) fn new(findings: Vec<Findings>, evidence: Evidence, names: &Context) -> Judgement {
         let (mut wrong, mut open, mut judged) = (Vec::new(), Vec::new(), Vec::new());
+        let mut consequence = None;
         for findings in findings {
             let is_consequence = evidence != Evidence::Whole
                 && findings.open.as_ref().is_some_and(|it| it.follows_from_missing_facts);
             let mut finding = findings.into_finding(names);
-            open.extend(finding.unknown.clone().filter(|_| !is_consequence));
+            match is_consequence {
+                true => consequence = consequence.or_else(|| finding.unknown.clone()),
+                false => open.extend(finding.unknown.clone()),
+            }
             let text = finding.first_violation();
             finding.is_doubtful = text.is_some()
                 && match evidence {
@@ -331,7 +343,8 @@ impl Judgement {
             judged.push(finding);
         }
         if evidence == Evidence::Corrupted && open.is_empty() {
-            open.extend(judged.iter().find(|it| it.is_doubtful).and_then(|it| it.unknown.clone()));
+            let doubtful = judged.iter().find(|it| it.is_doubtful).and_then(|it| it.unknown.clone());
+            open.extend(doubtful.or(consequence));
         }
         let verdict = match (wrong.is_empty(), open.is_empty()) {
             (true, true) => Verdict::Pass,

@@ -85,11 +85,11 @@ struct NodeState<A: Application> {
 }
 
 /// The bits that faults have ordered to flip and that have yet to be flipped, by what will contain them.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct PendingFlips {
-    message: Option<u64>,
-    copy: Option<u64>,
-    state: Option<u64>,
+    message: VecDeque<u64>,
+    copy: VecDeque<u64>,
+    state: VecDeque<u64>,
 }
 
 /// One action of the application.
@@ -187,11 +187,12 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
             Event::Timeout => Input::Timeout,
             Event::Flip(Flip { target, bit }) => {
                 let flips = &mut self.state.flips;
-                *match target {
+                match target {
                     FlipTarget::Message => &mut flips.message,
                     FlipTarget::Copy => &mut flips.copy,
                     FlipTarget::State => &mut flips.state,
-                } = Some(bit);
+                }
+                .push_back(bit);
                 self.settle(now, out);
                 return;
             }
@@ -371,7 +372,7 @@ impl<A: Application> NodeState<A> {
         if self.job.is_some() {
             return;
         }
-        if let Some(bit) = self.flips.state.take() {
+        while let Some(bit) = self.flips.state.pop_front() {
             self.flip_state::<P>(bit, out);
         }
         if self.held {
@@ -451,9 +452,9 @@ impl<P: Protocol, A: Application> Composite for NodeHost<'_, P, A> {
     /// Flips the bit that a fault has chosen, if the image is a part of a checkpoint with content.
     fn written(&mut self, image: Arc<Image<P::Head, P::Saved>>) -> Arc<Image<P::Head, P::Saved>> {
         let name = image.name;
-        let Some(bit) = self.state.flips.copy.filter(|_| name.is_part()) else { return image };
+        let Some(&bit) = self.state.flips.copy.front().filter(|_| name.is_part()) else { return image };
         let Some(application) = flipped(&image.snapshot.application, bit) else { return image };
-        self.state.flips.copy = None;
+        self.state.flips.copy.pop_front();
         let is_checked = self.state.verify;
         self.fact(FactKind::Flipped, || Fact::Flipped(Flipped::Copy { name, is_checked }));
         let snapshot = Snapshot { application, ..image.snapshot.clone() };
@@ -476,11 +477,11 @@ impl<P: Protocol, A: Application> Host<P> for NodeHost<'_, P, A> {
         assert!(!self.state.held, "{} delivered while the application is held", id);
         self.state.delivered = self.state.delivered.wrapping_add(id.mix());
         self.fact(FactKind::Delivered, || Fact::Delivered(id));
-        if let Some(bit) = self.state.flips.message
+        if let Some(&bit) = self.state.flips.message.front()
             && let Some(flipped) = with_flipped_bit(payload.bytes(), bit)
         {
             payload = Payload::from_slice(&flipped);
-            self.state.flips.message = None;
+            self.state.flips.message.pop_front();
             self.fact(FactKind::Flipped, || Fact::Flipped(Flipped::Message(id)));
         }
         self.state.run::<P>(self.out, |application, outbox| application.deliver(id.from, payload, outbox));

@@ -37,9 +37,8 @@ pub enum StorageInput<P: ProtocolTypes> {
 }
 
 impl<P: ProtocolTypes> StorageInput<P> {
-    /// Returns the input that an event leads to, after reporting that a part of a checkpoint is durable or
-    /// damaged. Returns `None`
-    /// if the event does not concern stored images.
+    /// Returns the input that an event leads to, after reporting that a part of a checkpoint is durable or damaged. Returns
+    /// `None` if the event does not concern stored images.
     pub(crate) fn of<C: Composite<Protocol = P>>(
         event: In<C::Process>,
         process: &mut C,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use faultline_catalog::{SetupError, with_exchanged_executions};
-use faultline_checker::{Judgement, Property, Strictness};
+use faultline_checker::{Finding, Judgement, Property, Strictness};
 use faultline_core::fault::Outcome;
 use faultline_session::{Recording, Session, SimulationObserver, Simulator, UnjudgedRecording};
 use faultline_sim::Stats;
@@ -45,12 +45,13 @@ impl Trial {
 }
 
 /// Returns the properties that a simulated run violates. No fact of such a run can be lost or changed, so facts that
-/// contradict each other are a violation, too. No protocol can cause them, so it is a violation by Faultline itself. A
-/// doubtful violation, which a flipped bit may explain, does not count.
+/// contradict each other are a violation, too. No protocol can cause them, so it is a violation by Faultline itself. Unless
+/// facts contradict each other, a doubtful violation is one that a flipped bit may explain, and does not count.
 pub(crate) fn violated(judgement: &Judgement) -> impl Iterator<Item = Property> + Clone + '_ {
     let contradicts = judgement.of(Property::RecordComplete).unknown.is_some();
-    let certain = judgement.findings.iter().filter(|it| it.violation_count() > 0 && !it.is_doubtful);
-    certain.map(|it| it.property).chain(contradicts.then_some(Property::RecordComplete))
+    let counts = move |it: &&Finding| it.violation_count() > 0 && (contradicts || !it.is_doubtful);
+    let counted = judgement.findings.iter().filter(counts);
+    counted.map(|it| it.property).chain(contradicts.then_some(Property::RecordComplete))
 }
 
 /// The maximum number of events of a run. Without a limit, two processes of a defective protocol could answer each

@@ -74,13 +74,15 @@ pub fn serve(arguments: &[OsString]) -> Option<io::Result<()>> {
 }
 
 fn end_commands(run: &str, dir: &Path) {
+    let prefix = format!("{run}-");
+    // Descendants without an identifier are found only while their parents run.
+    signal(|it| it.starts_with(&prefix), &[], Signal::SIGKILL);
     let entries = |dir: &Path| fs::read_dir(dir).into_iter().flatten().filter_map(|it| Some(it.ok()?.path()));
     for path in entries(dir).flat_map(|it| entries(&it).chain([it]).collect::<Vec<_>>()) {
         if path.extension() == Some(OsStr::new("group")) {
             kill_group(&path);
         }
     }
-    let prefix = format!("{run}-");
     // A process that starts another one while it is being killed is found in the next search.
     let mut quiet = 0;
     for _ in 0..MOST_SEARCHES {

@@ -63,6 +63,8 @@ struct Writer<'a> {
     layout: Layout,
 }
 
+/// The number of faults that were not due that are listed, unless all details are wanted.
+const MOST_PENDING: usize = 5;
 const GOOD: Color = Color::Green;
 const OPEN: Color = Color::Yellow;
 const BAD: Color = Color::Red;
@@ -241,7 +243,12 @@ impl Writer<'_> {
     fn faults(&self) -> String {
         let mut table = self.titled(&["fault", "due", "action", "effect"]);
         let told = self.summary.faults.iter().filter(|it| self.layout.verbose || !it.is_effective());
+        let mut pending = 0;
         for it in told {
+            pending += usize::from(it.state == "pending");
+            if it.state == "pending" && pending > MOST_PENDING && !self.layout.verbose {
+                continue;
+            }
             let (effect, colour) = match (it.state, &it.reason, it.injected_seconds) {
                 ("effective", _, Some(at)) => {
                     (format!("took effect at {}{}", instant(at), it.measured()), GOOD)
@@ -258,6 +265,11 @@ impl Writer<'_> {
                 self.cell(it.what.clone(), None),
                 self.cell(effect, Some(colour)),
             ]);
+        }
+        if pending > MOST_PENDING && !self.layout.verbose {
+            let more = format!("and {} more", pending - MOST_PENDING);
+            let cells = ["", "", &more, "not due before the end"];
+            table.add_row(cells.map(|it| self.cell(it.to_owned(), None)));
         }
         if table.row_count() == 0 { String::new() } else { lines(&table) }
     }

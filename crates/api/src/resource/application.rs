@@ -394,7 +394,8 @@ impl ApplicationSpec {
             FlipTarget::State => {
                 matches!(self, Heat(_) | Custom(_) | Exchange(_) | Farm(_) | Nas(_) | PingPong(_) | Salted(_))
             }
-            FlipTarget::Message => self.family() == Family::Messages,
+            // The content of a program's messages is JSON, which a flipped bit may make invalid.
+            FlipTarget::Message => self.family() == Family::Messages && self.program().is_none(),
         }
     }
 

@@ -465,20 +465,35 @@ impl Check<'_> {
             ),
             Impairment::Flip(flip) if !self.spec.application.allows_flip(flip.target) => {
                 let application = self.spec.application.name();
+                let other = |other| match self.spec.application.allows_flip(FlipTarget::Message) {
+                    true => other,
+                    false => "",
+                };
                 let (problem, remedy) = match flip.target {
                     FlipTarget::Copy => (
                         format!(
                             "`flip` needs a state that is data; the state of `{application}` controls its execution"
                         ),
-                        "choose the application `heat` or one of your own, or use `corruptStorage` or `in: message`",
+                        format!(
+                            "choose the application `heat` or one of your own{}",
+                            other(", or use `corruptStorage` or `in: message`")
+                        ),
                     ),
                     FlipTarget::State => (
                         format!("the application `{application}` does not support flipped bits in its state"),
-                        "choose `heat`, `exchange`, `nas`, `pingPong`, `farm` or an application of your own, or use `in: message`",
+                        format!(
+                            "choose `heat`, `exchange`, `nas`, `pingPong`, `farm` or an application of your own{}",
+                            other(", or use `in: message`")
+                        ),
                     ),
                     FlipTarget::Message => (
-                        format!("the application `{application}` exchanges no messages"),
-                        "choose an application that exchanges messages, such as `heat`",
+                        match self.spec.application.program() {
+                            Some(_) => {
+                                "a program's messages are JSON, which a flipped bit may make invalid".into()
+                            }
+                            None => format!("the application `{application}` exchanges no messages"),
+                        },
+                        "choose an application that exchanges messages, such as `heat`".to_owned(),
                     ),
                 };
                 self.problem(path, problem, remedy);

@@ -195,6 +195,8 @@ pub(super) fn pauses(history: &History<'_>, late: Span, found: &mut Vec<Contradi
             }
             Fact::Resumed { process, life } => {
                 let is_right = |it: &Paused| {
+                    // A short pause must not count as over as soon as it begins.
+                    let early = early.min(Span(it.until.since(it.since).0 / 2));
                     let is_over = it.until <= *at + early;
                     it.life == *life && is_over && (*at <= it.until + late || is_prolonged)
                 };
@@ -519,20 +521,21 @@ mod tests {
         assert_eq!(paused(true, &[5], Some(6), false), wrong);
         assert_eq!(paused(false, &[5], Some(6), false), []);
         assert_eq!(paused(false, &[5], Some(4), false), wrong);
-        let late_by = |millis: u64| {
+        let late_by = |lasts: u64, millis: u64| {
             let mut run = Run::new(&[&[0], &[1]]);
             run.context.common_clock = false;
             run.context.outcome = Some(faultline_core::fault::Outcome::Deadline);
-            let fault = Box::new(Fault::pause(process, Span::from_secs(1)));
+            let fault = Box::new(Fault::pause(process, Span::from_millis(lasts)));
             run.supervisor(Fact::Injecting { no: FaultNo(0), fault });
-            run.wait(Span::from_millis(1000 - millis));
+            run.wait(Span::from_millis(lasts - millis));
             run.supervisor(Fact::Resumed { process, life });
             let mut found = Vec::new();
             pauses(&run.history(), Span::from_secs(30), &mut found);
             found
         };
-        assert_eq!(late_by(150), [], "the injection was recorded late");
-        assert_eq!(late_by(300), wrong);
+        assert_eq!(late_by(1000, 150), [], "the injection was recorded late");
+        assert_eq!(late_by(1000, 300), wrong);
+        assert_eq!(late_by(100, 99), wrong, "a short pause did not take place");
         assert_eq!(paused(false, &[5], Some(50), false), wrong);
         assert_eq!(paused(true, &[], Some(5), false), wrong, "it was not paused");
         assert_eq!(paused(true, &[5], None, false), [Contradiction::NeverResumed(process, life)]);

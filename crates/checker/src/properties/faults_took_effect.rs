@@ -29,7 +29,12 @@ fn check(history: &History<'_>, finding: &mut Findings) {
         corrupted(history, corruption, finding);
     }
     let injected = supervision.injected.iter().map(|(no, fault, ..)| (*no, *fault));
-    let not_applied: Vec<FaultNo> = injected.filter(|it| !is_applied(history, *it)).map(|it| it.0).collect();
+    let flipped = history.flipped_by();
+    let is_applied = |(no, fault): (FaultNo, &Fault)| match fault.flips() {
+        Some(_) => flipped.contains_key(&no),
+        None => is_applied(history, no, fault),
+    };
+    let not_applied: Vec<FaultNo> = injected.filter(|it| !is_applied(*it)).map(|it| it.0).collect();
     for no in &not_applied {
         finding.remark(format!("{no} was injected, but no process reported that it took effect"));
     }
@@ -94,14 +99,9 @@ fn corrupted(history: &History<'_>, corruption: Corruption, finding: &mut Findin
     );
 }
 
-/// Returns whether an injected fault was applied. In virtual time, a fault is applied when it is injected. Until a run
+/// Returns whether an injected fault, other than a flipped bit, was applied. In virtual time, a fault is applied when it is injected. Until a run
 /// ends, its manifest states no effects, so nothing is known about its faults.
-fn is_applied(history: &History<'_>, (no, fault): (FaultNo, &Fault)) -> bool {
-    if let Some((process, target)) = fault.flips() {
-        let mut flips = history.flips.iter();
-        return flips
-            .any(|&(at, flipped)| flipped.target() == target && history.segment(at.segment).host == process);
-    }
+fn is_applied(history: &History<'_>, no: FaultNo, fault: &Fault) -> bool {
     let context = history.context;
     if !context.measures_links || context.outcome.is_none() || fault.kills().is_some() {
         return true;

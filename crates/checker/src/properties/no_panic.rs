@@ -75,7 +75,10 @@ mod tests {
     use faultline_core::{Life, Time};
 
     use super::*;
+    use crate::judgement::Evidence;
     use crate::testing::{Run, check_alone, finds, p};
+    use faultline_core::fault::{Flip, FlipTarget, Impairment};
+    use faultline_core::{Fact, Fault, FaultNo};
 
     #[test]
     fn a_panic_is_a_violation() {
@@ -92,6 +95,20 @@ mod tests {
         let text = finding.wrong::<Breach>()[0].sentence(&run.context);
         for part in ["panicked at 3.00 s", "index out of bounds", "(src/lib.rs:7:1)", "while it handled"] {
             assert!(text.contains(part), "{text}");
+        }
+
+        assert_eq!(Evidence::of(&run.history()), Evidence::Whole);
+        for (target, evidence) in
+            [(FlipTarget::Copy, Evidence::Whole), (FlipTarget::Message, Evidence::Corrupted)]
+        {
+            let how = Impairment::Flip(Flip { target, bit: 7 });
+            let fault = Box::new(Fault::Impair { process: p(1), how, span: None });
+            run.supervisor(Fact::Injecting { no: FaultNo(0), fault });
+            assert_eq!(
+                Evidence::of(&run.history()),
+                evidence,
+                "the receiver may have panicked because of it"
+            );
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Sentences about faults, and about failures that no planned fault caused.
 
-use faultline_core::fault::{FaultState, Impairment};
+use faultline_core::fault::{FaultState, FlipTarget, Impairment};
 use faultline_core::{ClusterId, EndedBy, Fault, FaultNo, ProcessId, Span, StorageFate, Target, Time};
 use faultline_trace::duration::lasted;
 use faultline_trace::fault::{describe_injected_fault, describe_planned, not_restarted, place, repaired};
@@ -18,6 +18,17 @@ pub(crate) fn unplanned(timeline: &Timeline) -> Vec<Vec<&Failure>> {
     all.sort_by_key(|it| it.at);
     let together = |a: &&Failure, b: &&Failure| a.by == b.by && b.at.since(a.at) <= CLOSE;
     all.chunk_by(together).map(<[_]>::to_vec).collect()
+}
+
+/// Returns why a fault that was to flip a bit had no effect; `None` if it is another fault, had an effect, or may have had
+/// one.
+pub(crate) fn flips_nothing(timeline: &Timeline, no: FaultNo, fault: &Fault) -> Option<&'static str> {
+    let (_, target) = fault.flips().filter(|_| !timeline.is_cut_short && !timeline.flipped.contains(&no))?;
+    Some(match target {
+        FlipTarget::Message => "the application received no message with content after it",
+        FlipTarget::Copy => "the node stored no state with content after it",
+        FlipTarget::State => "the application had no state with content after it",
+    })
 }
 
 impl Explainer<'_> {
@@ -71,6 +82,9 @@ impl Explainer<'_> {
                 )
             }
             Fault::Link { .. } | Fault::Partition { .. } | Fault::Impair { .. } => {
+                if let Some(reason) = flips_nothing(self.timeline, no, fault) {
+                    return format!("At {at}, {name} was to flip a bit, but had no effect: {reason}.");
+                }
                 let measured = measured(latency, skew.map(Span::as_secs_f64), exit);
                 format!("At {at}, {} ({name}{measured}).", describe_injected_fault(fault, self.names.names()))
             }

@@ -21,7 +21,7 @@ use crate::probes::recoveries;
 use crate::summary::met;
 use crate::text::percent;
 use crate::timeline::{Failure, Timeline};
-pub(crate) use faults::unplanned;
+pub(crate) use faults::{flips_nothing, unplanned};
 use tasks::tasks;
 
 /// One event with its explanation.
@@ -108,7 +108,7 @@ pub fn explain(timeline: &Timeline, manifest: &Manifest, names: &DisplayNames) -
     told.extend(never_due(manifest).map(silent));
     told.extend(recoveries(timeline).iter().map(|it| silent(it.sentence())));
     told.extend(timeline.expectations.iter().map(|it| silent(expected(it))));
-    if timeline.rollbacks.is_empty() {
+    if timeline.rollbacks.is_empty() && manifest.system.is_none() {
         told.push(silent(match (timeline.failures.is_empty(), early.is_some()) {
             (true, _) if lacks_facts => "The record shows no failures and no rollbacks.".to_owned(),
             (false, _) if lacks_facts => "The record shows no rollbacks.".to_owned(),

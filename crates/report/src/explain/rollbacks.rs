@@ -195,8 +195,6 @@ impl Explainer<'_> {
         })
     }
 
-    /// Returns whether, at this time, the cluster of a unit had joined and not left, and at least one member of the
-    /// unit had not failed permanently.
     /// Describes a stored copy that could not be restored.
     pub(super) fn damaged(&self, at: Time, holder: ProcessId, part: ImageName) -> String {
         let whose = match holder == part.owner {
@@ -210,6 +208,8 @@ impl Explainer<'_> {
         )
     }
 
+    /// Returns whether, at this time, the cluster of a unit had joined and not left, and at least one member of the
+    /// unit had not failed permanently.
     fn was_present(&self, unit: RollbackUnit, at: Time) -> bool {
         let Timeline { joined, left, .. } = self.timeline;
         let gone = self.timeline.permanent_failures(self.names);

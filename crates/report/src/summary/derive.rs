@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_checker::{Context, Finding, Judgement, Property, Verdict};
-use faultline_core::fault::{FaultState, FlipTarget, Outcome};
+use faultline_core::fault::{FaultState, Outcome};
 use faultline_core::{
     Cause, ClusterId, Digest, EndedBy, Fact, FaultNo, PlannedFault, Position, ProcessId, Span,
 };
@@ -19,7 +19,7 @@ use super::{
     ClusterSummary, FaultSummary, LinkSummary, ProcessSummary, PropertyResult, PropertySummary, RecordedRun,
     ResultSummary, RollbackSummary, Run, Summary,
 };
-use crate::explain::{count, enumerate, explain};
+use crate::explain::{count, enumerate, explain, flips_nothing};
 use crate::names::{DisplayNames, RollbackUnit};
 use crate::probes;
 use crate::text::word;
@@ -65,7 +65,7 @@ impl Summary {
             probes: probes::probes(timeline, names),
             probe_recoveries: probes::recoveries(timeline),
             expectations: timeline.expectations.clone(),
-            faults: faults(manifest, trace, names, timeline),
+            faults: faults(manifest, names, timeline),
             links: manifest
                 .links
                 .iter()
@@ -252,27 +252,11 @@ fn rollback(it: &TimelineRollback, names: &DisplayNames, timeline: &Timeline) ->
     }
 }
 
-fn faults(
-    manifest: &Manifest,
-    trace: &Trace,
-    names: &DisplayNames,
-    timeline: &Timeline,
-) -> Vec<FaultSummary> {
-    let flips_nothing = |planned: &PlannedFault| {
-        let (process, target) = planned.fault.flips().filter(|_| !timeline.is_cut_short)?;
-        let mut facts = trace.lives(process).flat_map(|it| it.1);
-        let has_flipped =
-            facts.any(|it| matches!(it.1, Fact::Flipped(flipped) if flipped.target() == target));
-        (!has_flipped).then_some(match target {
-            FlipTarget::Message => "its application received no message with content after it",
-            FlipTarget::Copy => "its node stored no state with content after it",
-            FlipTarget::State => "its application had no state with content after it",
-        })
-    };
+fn faults(manifest: &Manifest, names: &DisplayNames, timeline: &Timeline) -> Vec<FaultSummary> {
     let states: BTreeMap<_, _> = manifest.faults.iter().map(|(no, state)| (*no, state)).collect();
     let summary = |planned: &PlannedFault| {
         let (state, reason) = match states.get(&planned.no) {
-            Some(FaultState::Effective) => match flips_nothing(planned) {
+            Some(FaultState::Effective) => match flips_nothing(timeline, planned.no, &planned.fault) {
                 Some(reason) => ("ineffective", Some(reason.to_owned())),
                 None => ("effective", None),
             },

@@ -58,6 +58,7 @@ fn supervised(history: &History<'_>) -> Timeline {
     let damaged = damaged.map(|&(at, name)| (history.time(at), history.segment(at.segment).host, name));
     Timeline {
         damaged: damaged.collect(),
+        flipped: history.flipped_by().into_keys().collect(),
         origin: supervision.begun.unwrap_or_default(),
         failures: failures.collect(),
         injections: injected.map(|&(no, fault, at, _)| Injection { no, at, fault: fault.clone() }).collect(),

@@ -64,6 +64,8 @@ pub struct Timeline {
     pub pauses: lost::Pauses,
     /// The parts of which a read found no intact copy: the time, the process with the storage, and the part.
     pub damaged: Vec<(Time, ProcessId, ImageName)>,
+    /// The faults that flipped a bit.
+    pub flipped: BTreeSet<FaultNo>,
     /// Work that other processes took over, in chronological order.
     pub taken_over: Vec<Takeover>,
     /// Task counts; `None` if processes exchange messages.
