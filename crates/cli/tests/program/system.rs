@@ -467,6 +467,7 @@ const LOGS: &str = r#"
                 seen.add(it)
                 socket.sendto(answer, sender)
         log("finished")
+        time.sleep(600)
 "#;
 
 #[test]
@@ -478,8 +479,7 @@ fn the_own_log_of_a_system_is_judged_after_the_run() {
         place.write("node.py", LOGS.replace("\n        ", "\n"));
         let command = "command: [python3, node.py]\n      files: { node.py: { file: node.py } }";
         let ready = "ready: { exec: [test, -e, bound] }";
-        let fields =
-            format!("{command}\n      {env}\n      {ready}\n      ends: {{ exit: a }}\n      onExit: stay");
+        let fields = format!("{command}\n      {env}\n      {ready}\n      ends: {{ after: 8s }}");
         let (json, _) = place.run("own.yaml", "local", &system(&fields, ""), "run");
         assert_eq!(json["run"]["outcome"], "completed", "{json}");
         let mut lines =
