@@ -4,10 +4,70 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use faultline_core::{Position, ProcessId};
 use faultline_history::{Context, Source};
 
-use crate::judgement::{Finding, Property, Strictness, Violation};
+use crate::property::Property;
+
+/// One violation of a property.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Violation {
+    /// What happened, as a sentence that names the processes and messages involved.
+    pub text: String,
+    /// The facts that prove the violation.
+    pub evidence: Vec<Source>,
+    /// What happened, as a value; `None` if the judgement was read from JSON, which contains only the sentence.
+    #[serde(skip)]
+    pub what: Option<Arc<dyn Worded>>,
+}
+
+/// Compares only the sentence and the evidence, because a judgement that was read from JSON has no `what`.
+impl PartialEq for Violation {
+    fn eq(&self, other: &Violation) -> bool {
+        (&self.text, &self.evidence) == (&other.text, &other.evidence)
+    }
+}
+
+impl Eq for Violation {}
+
+/// The finding for one property.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    /// The judged property.
+    pub property: Property,
+    /// The number of instances judged.
+    pub instances: u64,
+    /// The first violations.
+    pub violations: Vec<Violation>,
+    /// The number of further violations.
+    pub more_violations: u64,
+    /// Whether missing facts or a change to the record could explain the violations. They are then no evidence.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_doubtful: bool,
+    /// The reason why the property, or a part of it, could not be judged although it should have been.
+    pub unknown: Option<String>,
+    /// Information for the reader that does not affect the verdict.
+    pub remarks: Vec<String>,
+}
+
+impl Finding {
+    /// Returns the number of violations.
+    pub fn violation_count(&self) -> u64 {
+        self.violations.len() as u64 + self.more_violations
+    }
+
+    /// Returns the first violation, with the number of the others.
+    pub(crate) fn first_violation(&self) -> Option<String> {
+        let first = &self.violations.first()?.text;
+        Some(match self.violation_count() - 1 {
+            0 => first.clone(),
+            others => format!("{first} (and {others} more of this kind)"),
+        })
+    }
+}
 
 /// The remedy if facts are missing.
 pub(crate) const COMPLETE_RECORD: &str =
@@ -106,16 +166,6 @@ impl Findings {
         self.remarks.push(text.into());
     }
 
-    /// Records violations of an economy property that do not affect the verdict: the first one, and the number of the
-    /// others.
-    pub(crate) fn wasteful(&mut self, first: &dyn Worded, more: u64, names: &Context) {
-        let first = first.sentence(names);
-        self.remark(match more {
-            0 => format!("wasteful: {first}"),
-            more => format!("wasteful: {first} (and {more} more of this kind)"),
-        });
-    }
-
     /// Turns all violations into remarks.
     pub(crate) fn not_promised(&mut self, names: &Context) {
         for (breach, _) in std::mem::take(&mut self.violations) {
@@ -124,16 +174,22 @@ impl Findings {
         self.more_violations = 0;
     }
 
-    /// Turns violations of an economy property into one remark, unless the judgement is strict.
-    pub(crate) fn judged(mut self, strictness: Strictness, names: &Context) -> Findings {
-        if strictness == Strictness::Lenient && self.property.is_of_economy() {
-            let more = (self.violations.len() as u64 + self.more_violations).saturating_sub(1);
-            if let Some((first, _)) = std::mem::take(&mut self.violations).first() {
-                self.wasteful(&**first, more, names);
-            }
-            self.more_violations = 0;
+    /// Adds a remark about waste: the first violation, and the number of the others.
+    pub(crate) fn wasteful(&mut self, first: &dyn Worded, more: u64, names: &Context) {
+        let first = first.sentence(names);
+        self.remark(match more {
+            0 => format!("wasteful: {first}"),
+            more => format!("wasteful: {first} (and {more} more of this kind)"),
+        });
+    }
+
+    /// Turns the violations of an economy property into one remark.
+    pub(crate) fn excuse_waste(&mut self, names: &Context) {
+        let more = (self.violations.len() as u64 + self.more_violations).saturating_sub(1);
+        if let Some((first, _)) = std::mem::take(&mut self.violations).first() {
+            self.wasteful(&**first, more, names);
         }
-        self
+        self.more_violations = 0;
     }
 
     /// Turns the violations into sentences.

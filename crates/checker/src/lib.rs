@@ -12,22 +12,24 @@ mod evidence;
 mod finding;
 mod judgement;
 pub mod properties;
+mod property;
+mod rule;
 #[cfg(test)]
 mod testing;
 mod words;
 
 pub use evidence::{contradiction, examined};
 pub use faultline_history::{Context, History, Source};
-pub use finding::Worded;
-pub use judgement::{Finding, Judgement, Property, Strictness, Verdict, Violation};
+pub use finding::{Finding, Violation, Worded};
+pub use judgement::{Judgement, Verdict};
 pub use properties::violation_at_end;
+pub use property::Property;
+pub use rule::Strictness;
 pub use words::{count, how_often};
 
 use faultline_trace::Trace;
 
-use finding::Findings;
 use judgement::Evidence;
-use properties::Rule;
 
 /// Judges a run. Waste is only reported as a remark.
 pub fn judge(trace: &Trace, context: &Context) -> Judgement {
@@ -36,12 +38,8 @@ pub fn judge(trace: &Trace, context: &Context) -> Judgement {
 
 /// Judges a run from its history.
 pub fn judge_history(history: &History<'_>, strictness: Strictness) -> Judgement {
-    let context = history.context;
-    let judged = |rule: &&Rule| match rule.property.is_evident(context) {
-        true => rule.findings(history).judged(strictness, context),
-        false => Findings::new(rule.property),
-    };
-    Judgement::new(properties::ALL.iter().map(judged).collect(), Evidence::of(history), context)
+    let findings = properties::ALL.iter().map(|rule| rule.judge(history, strictness)).collect();
+    Judgement::new(findings, Evidence::of(history), history.context)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Judges small traces by a single property.
 
 use crate::finding::Findings;
-use crate::properties::Rule;
+use crate::rule::Rule;
 use faultline_core::fault::Outcome;
 use faultline_core::{Span, Time};
 use faultline_history::History;

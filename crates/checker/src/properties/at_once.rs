@@ -8,8 +8,8 @@ use faultline_trace::fault::place;
 use faultline_trace::manifest::EffectEntry;
 
 use crate::finding::Findings;
-use crate::judgement::Property;
-use crate::properties::{Aspect, Rule};
+use crate::property::Property;
+use crate::rule::{Aspect, Rule};
 use crate::words::idle_machine;
 use faultline_history::{Context, History};
 

@@ -14,19 +14,13 @@
 //! that line after any failure, and if a process did not have to roll back, no fact states when it resumes. Therefore,
 //! a coordinator's wait counts only up to the first such failure.
 
-use faultline_core::{
-    Affected, Cause, Claim, Fact, Fault, Incarnation, Life, Position, ProcessId, Promise, Span, Time,
-};
-use faultline_trace::Stream;
-use faultline_trace::manifest::Bounds;
+use faultline_core::{Affected, Cause, Claim, Fact, Fault, Incarnation, Position, Promise, Span, Time};
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::properties::intervals::{SLACK, checkpoint_every};
+use crate::property::Property;
+use crate::rule::Rule;
 use faultline_history::{Context, Group, GroupId, History, LifeEnd, Point, Rollback};
-
-/// How late the timers of real processes may fire.
-pub(super) const SLACK: Span = Span::from_millis(500);
 
 /// How a run violates the property.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,39 +82,6 @@ fn check(history: &History<'_>, finding: &mut Findings) {
             }
         }
     }
-}
-
-/// Returns the delay between the checkpoints of a group. The inner option is `None` if the group takes no unforced
-/// checkpoints, and the outer one if the resource does not specify the delay.
-///
-/// The resource specifies a delay for each cluster. A cluster may differ from the group of processes that roll back
-/// together.
-pub(super) fn checkpoint_every(
-    history: &History<'_>,
-    bounds: &Bounds,
-    group: &Group,
-) -> Option<Option<Span>> {
-    let first = group.members.first()?;
-    let cluster = history.context.clusters.iter().position(|it| it.contains(first))?;
-    bounds.checkpoint_every.get(cluster).copied()
-}
-
-/// Returns the lives of a process before `life` that reported facts, in order.
-pub(super) fn lives_before<'a>(
-    history: &History<'a>,
-    process: ProcessId,
-    life: Life,
-) -> Vec<(Life, &'a Stream)> {
-    let streams = history.trace.lives(process).filter(|it| it.0 < life);
-    streams.filter(|(_, stream)| !stream.is_empty()).collect()
-}
-
-/// Returns the last of `lives` that restored a state, and all lives after it; all lives if none restored a
-/// state. Earlier lives are judged at that restore. Lives that failed before they restored a state may follow
-/// the life whose work was lost.
-pub(super) fn since_restored<'s, 'a>(lives: &'s [(Life, &'a Stream)]) -> &'s [(Life, &'a Stream)] {
-    let has_restored = |it: &(Life, &Stream)| it.1.iter().any(|(_, fact)| matches!(fact, Fact::Restored(_)));
-    &lives[lives.iter().rposition(has_restored).unwrap_or(0)..]
 }
 
 /// Returns how long the coordinator let the application run after the restored checkpoint without requesting another;

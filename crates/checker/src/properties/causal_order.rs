@@ -7,9 +7,9 @@
 //! if consumption is recorded, as it is under protocols that rely on repetition.
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
 use crate::properties::order::{ProcessAction, final_actions, replay};
+use crate::property::Property;
+use crate::rule::Rule;
 use faultline_core::{FactKind, MessageId};
 use faultline_history::{Context, History};
 

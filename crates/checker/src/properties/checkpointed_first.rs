@@ -11,8 +11,8 @@ use faultline_core::{Fact, FactKind, Life, ProcessId, Promise, TaskId, Theft, Th
 
 use super::copies;
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use crate::words::theft_name;
 use faultline_history::{CheckpointName, Context, History, Point, Step};
 

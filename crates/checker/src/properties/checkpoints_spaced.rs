@@ -12,9 +12,9 @@ use faultline_core::{Claim, Fact, Life, Position, ProcessId, Span, Time};
 use faultline_trace::manifest::Bounds;
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::bounded_loss::{SLACK, checkpoint_every};
-use crate::properties::{Aspect, Rule};
+use crate::properties::intervals::{SLACK, checkpoint_every};
+use crate::property::Property;
+use crate::rule::{Aspect, Rule};
 use faultline_history::{Claimed, Context, GroupId, History, Point};
 
 /// How a run violates the property.

@@ -12,8 +12,8 @@ use faultline_core::{
 
 use super::memory;
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use faultline_history::{Context, History, Source};
 
 /// How a run violates the property.

@@ -3,8 +3,8 @@
 //! judged for protocols that promise it.
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use crate::words::how_often;
 use faultline_core::{FactKind, Promise};
 use faultline_history::{Context, GroupId, History, Rollback};

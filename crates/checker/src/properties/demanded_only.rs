@@ -10,8 +10,8 @@ use faultline_core::{FactKind, Incarnation, ProcessId, TaskId};
 
 use super::strictly_required::{is_over, optional};
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use faultline_history::{Context, History, MessageNo};
 
 /// How a run violates the property.

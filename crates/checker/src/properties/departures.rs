@@ -90,7 +90,7 @@ fn finished(history: &History<'_>, cluster: ClusterId) -> Option<Time> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judgement::Property;
+    use crate::property::Property;
     use crate::testing::{Run, collecting, p};
     use faultline_core::{Digest, EndedBy, Fact, Life, StorageFate};
 

@@ -4,8 +4,8 @@
 
 use super::valid_checkpoints::{CrossingMessage, for_each_message};
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use faultline_core::{FactKind, MessageId, Position};
 use faultline_history::{Context, History};
 

@@ -15,8 +15,8 @@ use faultline_core::{FactKind, Position, ProcessId, Time};
 use super::copies::{self, Copies};
 use super::protected;
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use faultline_history::{CheckpointName, Commit, Context, Group, GroupId, History};
 
 /// How a run violates the property.

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use faultline_core::{Claim, Fact, FactKind, FactNo, Life, Position, ProcessId, Promise, Time};
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use faultline_history::{
     CheckpointName, Context, GroupId, History, Part, Point, RestoredBy, Rollback, Source, StoredCopy,
 };

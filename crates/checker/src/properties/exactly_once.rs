@@ -2,8 +2,8 @@
 //! an identity; and the deliveries in the final states include at most one message for each position in a channel.
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::{Aspect, Rule};
+use crate::property::Property;
+use crate::rule::{Aspect, Rule};
 use faultline_core::{FactKind, MessageId};
 use faultline_history::{Context, History, Point, Points};
 

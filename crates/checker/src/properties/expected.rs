@@ -7,7 +7,7 @@ use faultline_history::{Context, History};
 
 use super::Rule;
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
+use crate::property::Property;
 
 /// How a run violates the property.
 #[derive(Clone, Debug, PartialEq, Eq)]

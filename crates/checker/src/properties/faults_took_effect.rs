@@ -9,8 +9,8 @@ use faultline_core::{Fault, FaultNo, Life, ProcessId};
 use faultline_history::{Corruption, History};
 
 use crate::finding::Findings;
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 
 pub(super) const RULE: Rule = Rule::new(Property::FaultsTookEffect, "the planned faults took effect", check);
 

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use faultline_core::{Claim, FactKind, MessageId, Position, ProcessId, Promise, Vectors};
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use faultline_history::{BetweenDelivery, Context, GroupId, History, Point};
 
 /// How a run violates the property.

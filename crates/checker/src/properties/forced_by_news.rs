@@ -8,8 +8,8 @@
 use faultline_core::{Claim, FactKind, Position, Promise, Vectors};
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::{Aspect, Rule};
+use crate::property::Property;
+use crate::rule::{Aspect, Rule};
 use faultline_history::{Context, GroupId, History, Point};
 
 /// How a run violates the property.

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use faultline_core::{Claim, Fact, FactKind, FactNo, Life, ProcessId, Promise, TheftStep};
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use crate::words::count;
 use faultline_history::{Context, History, Source};
 

@@ -7,8 +7,8 @@ use faultline_core::{ClusterId, Fault, Span, Time};
 use faultline_trace::manifest::LinkEntry;
 
 use crate::finding::Findings;
-use crate::judgement::Property;
-use crate::properties::{Aspect, Rule};
+use crate::property::Property;
+use crate::rule::{Aspect, Rule};
 use crate::words::{self, idle_machine};
 use faultline_history::History;
 

@@ -9,8 +9,8 @@ use faultline_core::{FactKind, ProcessId, Promise};
 
 use super::collected::Collected;
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use crate::words::count;
 use faultline_history::{Context, History, Point};
 

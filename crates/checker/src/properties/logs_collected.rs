@@ -16,8 +16,8 @@ use faultline_core::{Claim, FactKind, ProcessId, Time};
 use super::collected::Collected;
 use super::line::{RecoveryLine, due_since};
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::{Aspect, Rule};
+use crate::property::Property;
+use crate::rule::{Aspect, Rule};
 use crate::words::count;
 use faultline_history::{Context, Ending, History, Point};
 

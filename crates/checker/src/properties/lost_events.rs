@@ -12,7 +12,7 @@ use faultline_core::{Fact, FactNo, ImageName, Life, Position, ProcessId, Span, T
 use faultline_trace::Stream;
 
 use crate::finding::{Findings, Worded};
-use crate::properties::bounded_loss::{lives_before, since_restored};
+use crate::properties::intervals::{lives_before, since_restored};
 use faultline_history::{Context, History, Source};
 
 /// The time that a holder's answer may take beyond the delay of the slowest link. No fact states when it arrives, and

@@ -13,7 +13,7 @@ use faultline_trace::Stream;
 use faultline_trace::manifest::Bounds;
 
 use crate::finding::{Findings, Worded};
-use crate::properties::bounded_loss::{SLACK, lives_before, since_restored};
+use crate::properties::intervals::{SLACK, lives_before, since_restored};
 use faultline_history::{CheckpointName, Context, Group, History, Source, StoredCopy};
 
 /// How a run violates the property.

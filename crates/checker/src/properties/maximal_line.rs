@@ -17,8 +17,8 @@ use faultline_core::{Cause, FactKind, Incarnation, Position, Promise};
 
 use super::orphan_deliveries::{OrphanDeliveries, is_undone};
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use faultline_history::{
     Checkpoint, Context, Ending, Group, GroupId, History, Message, Point, Rollback, SegmentNo,
 };

@@ -7,8 +7,8 @@ use faultline_core::names::checkpoint;
 use faultline_core::{Attempt, Claim, FactKind, Incarnation, Position, ProcessId, Promise, Sn};
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use faultline_history::{CheckpointName, Context, Group, GroupId, History, Point, SegmentNo};
 
 /// How a run violates the property.

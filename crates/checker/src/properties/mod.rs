@@ -22,6 +22,7 @@ mod faults_took_effect;
 mod forced_before_delivery;
 mod forced_by_news;
 mod forced_per_theft;
+mod intervals;
 mod line;
 mod links_as_requested;
 mod log_kept;
@@ -64,75 +65,11 @@ mod unrecoverable_justified;
 mod valid_checkpoints;
 pub(crate) mod witness_agrees;
 
-use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
+use crate::finding::Worded;
+use crate::property::Property;
+use crate::rule::{Aspect, Rule};
 use faultline_core::{FactKind, Promise};
-use faultline_history::{Context, History};
-
-/// A property, and how it is judged.
-pub(crate) struct Rule {
-    pub(crate) property: Property,
-    /// The property as a sentence.
-    pub(crate) statement: &'static str,
-    /// The promise that a protocol must make to be judged; `None` if every protocol must have the property.
-    pub(crate) promise: Option<Promise>,
-    /// The kinds of facts without which the property cannot be judged.
-    pub(crate) evidence: &'static [FactKind],
-    pub(crate) aspects: &'static [Aspect],
-    check: fn(&History<'_>, &mut Findings),
-}
-
-/// What sets a property apart from most others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Aspect {
-    /// It is about waste.
-    Economy,
-    /// A violation holds even if facts are missing, because the reported facts alone prove it.
-    NeedsNoOtherFact,
-    /// An imported run has no evidence about it.
-    NeverImported,
-    /// If the protocol does not promise it, violations are remarks.
-    RemarkedIfNotPromised,
-}
-
-impl Rule {
-    /// Creates the rule for a property that every protocol must have.
-    const fn new(
-        property: Property,
-        statement: &'static str,
-        check: fn(&History<'_>, &mut Findings),
-    ) -> Rule {
-        Rule { property, statement, promise: None, evidence: &[], aspects: &[], check }
-    }
-
-    /// Restricts the property to protocols that make a promise.
-    const fn promised(self, promise: Promise) -> Rule {
-        Rule { promise: Some(promise), ..self }
-    }
-
-    /// Adds the kinds of facts without which the property cannot be judged.
-    const fn needs(self, evidence: &'static [FactKind]) -> Rule {
-        Rule { evidence, ..self }
-    }
-
-    /// Adds what sets the property apart from most others.
-    const fn with(self, aspects: &'static [Aspect]) -> Rule {
-        Rule { aspects, ..self }
-    }
-
-    /// Judges a run by the property, if the protocol promises it.
-    pub(crate) fn findings(&self, history: &History<'_>) -> Findings {
-        let mut finding = Findings::new(self.property);
-        if self.property.is_judged(history.context) {
-            (self.check)(history, &mut finding);
-        } else if self.aspects.contains(&Aspect::RemarkedIfNotPromised) {
-            (self.check)(history, &mut finding);
-            finding = Findings { violations: finding.violations, ..Findings::new(self.property) };
-            finding.not_promised(history.context);
-        }
-        finding
-    }
-}
+use faultline_history::Context;
 
 /// Describes the violation with which a run ended, if it ended with one.
 pub fn violation_at_end(context: &Context) -> Option<String> {
@@ -194,3 +131,49 @@ pub(crate) const ALL: &[&Rule] = &[
     &parts_collected::RULE,
     &logs_collected::RULE,
 ];
+
+impl Property {
+    fn rule(self) -> &'static Rule {
+        ALL[self as usize]
+    }
+
+    /// Returns the property as a sentence.
+    pub fn statement(self) -> &'static str {
+        self.rule().statement
+    }
+
+    /// Returns whether a violation holds even if facts are missing, because the reported facts alone prove it.
+    pub(crate) fn needs_no_other_fact(self) -> bool {
+        self.rule().has(Aspect::NeedsNoOtherFact)
+    }
+
+    /// Returns whether the property is about waste: work, messages or storage that a correct run could do without.
+    /// Violations count only under [`Strictness::Strict`](crate::Strictness::Strict).
+    pub fn is_of_economy(self) -> bool {
+        self.rule().has(Aspect::Economy)
+    }
+
+    /// Returns the promise that a protocol must make to be judged by the property; `None` if every protocol must have
+    /// the property, or if the property depends on a promise only in part and checks this itself, as
+    /// [`Property::MaximalLine`] and [`Property::DurableBeforeResume`] do.
+    pub fn promise(self) -> Option<Promise> {
+        self.rule().promise
+    }
+
+    /// Returns whether the property is judged, because every protocol must have it or because this protocol promises
+    /// it.
+    pub fn is_judged(self, context: &Context) -> bool {
+        self.rule().is_judged(context)
+    }
+
+    /// Returns whether the property is not judged because an imported run has no evidence about it, although another one
+    /// could have. Never applies to properties that concern waste or only some kinds of runs.
+    pub fn lacks_evidence(self, context: &Context) -> bool {
+        const SPECIAL: [FactKind; 5] =
+            [FactKind::Ran, FactKind::Lent, FactKind::Planned, FactKind::Consumed, FactKind::Orphaned];
+        let rule = self.rule();
+        let is_special = rule.evidence.iter().any(|kind| SPECIAL.contains(kind));
+        let is_special = is_special || self.is_of_economy() || self == Property::TimeAdvances;
+        rule.is_judged(context) && !rule.is_evident(context) && !is_special
+    }
+}

@@ -9,8 +9,8 @@ use faultline_core::{FactKind, Position, ProcessId, Promise};
 
 use super::valid_checkpoints::valid;
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use faultline_history::{Context, History};
 
 /// How a run violates the property.

@@ -6,8 +6,8 @@
 //! both processes have the same incarnation.
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use crate::words::count;
 use faultline_core::{FactKind, MessageId};
 use faultline_history::{Context, Ending, History, Message, Point};

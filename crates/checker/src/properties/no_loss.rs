@@ -3,8 +3,8 @@
 //! always holds between a cluster that has left permanently and all others.
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use crate::words::count;
 use faultline_core::{FactKind, MessageId};
 use faultline_history::{Context, Ending, History};

@@ -7,8 +7,8 @@ use faultline_core::{ImageName, ProcessId};
 use faultline_history::{Context, History};
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::{Aspect, Rule};
+use crate::property::Property;
+use crate::rule::{Aspect, Rule};
 
 /// How a run violates the property.
 #[derive(Clone, Debug, PartialEq, Eq)]

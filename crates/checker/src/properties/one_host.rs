@@ -18,8 +18,8 @@ use faultline_core::fault::Outcome;
 use faultline_core::{FactKind, Life, ProcessId};
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use faultline_history::{Context, History, Planned, Point, Segment, SegmentNo};
 
 /// How a run violates the property.

@@ -8,8 +8,8 @@
 use faultline_core::{Boot, Fact, FactNo, Life, ProcessId, Time};
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use faultline_history::{Context, History, Source};
 
 /// How a run violates the property.

@@ -7,8 +7,8 @@
 use faultline_core::{FactKind, ProcessId, TaskId, Theft, TheftStep};
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use crate::words::theft_name;
 use faultline_history::{Context, History, Step};
 

@@ -4,9 +4,9 @@
 //! order.
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
 use crate::properties::order::phases;
+use crate::property::Property;
+use crate::rule::Rule;
 use faultline_core::{FactKind, MessageId, Promise};
 use faultline_history::{Context, History, MessageNo};
 

@@ -8,8 +8,8 @@ use std::collections::HashSet;
 use faultline_core::{Claim, FactKind, MessageId, PhaseClaim};
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use faultline_history::{Context, Ending, History};
 
 /// How a run violates the property.

@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 
 use super::line::{Garbage, RecoveryLine, due_since};
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::{Aspect, Rule};
+use crate::property::Property;
+use crate::rule::{Aspect, Rule};
 use faultline_core::{FactKind, ImageName, ProcessId, Time};
 use faultline_history::{Context, History};
 

@@ -6,9 +6,9 @@
 use faultline_core::{Claim, FactKind, MessageId, PhaseClaim, ProcessId, Promise};
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
 use crate::properties::order::phases;
+use crate::property::Property;
+use crate::rule::Rule;
 use faultline_history::{Context, History};
 
 /// How a run violates the property.

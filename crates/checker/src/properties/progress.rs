@@ -21,8 +21,8 @@ use faultline_core::{Claim, Fact, Life, ProcessId, Promise, Span, Time};
 use super::departures;
 use super::stalled;
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::{Aspect, Rule};
+use crate::property::Property;
+use crate::rule::{Aspect, Rule};
 use crate::words::how_often;
 use faultline_history::{Claimed, Context, Group, GroupId, History};
 

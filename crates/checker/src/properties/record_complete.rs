@@ -6,8 +6,8 @@
 
 use crate::evidence::contradiction;
 use crate::finding::{COMPLETE_RECORD, Findings};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use faultline_history::History;
 use faultline_trace::Flaw;
 

@@ -9,8 +9,8 @@
 use faultline_core::{Cause, FactKind, Incarnation, Promise};
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::{Aspect, Rule};
+use crate::property::Property;
+use crate::rule::{Aspect, Rule};
 use crate::words::how_often;
 use faultline_history::{Context, GroupId, History};
 

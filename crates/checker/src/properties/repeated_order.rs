@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use faultline_core::{Fact, FactKind, MessageId, Promise};
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use faultline_history::{Context, History, Point, SegmentNo};
 
 /// How a run violates the property.

@@ -18,8 +18,8 @@ use faultline_core::{Affected, FactKind, Incarnation, Life, ProcessId};
 
 use super::orphan_deliveries::is_undone;
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use faultline_history::{Context, GroupId, History, Message, Point, RestoredBy, Rollback, SegmentNo};
 
 /// A rollback of a group.

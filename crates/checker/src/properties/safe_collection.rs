@@ -5,8 +5,8 @@
 use faultline_core::{Claim, FactKind, ProcessId, Sn};
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use faultline_history::{Context, History, Point};
 
 /// How a run violates the property.

@@ -3,8 +3,8 @@
 use faultline_core::fault::Outcome;
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::{Aspect, Rule};
+use crate::property::Property;
+use crate::rule::{Aspect, Rule};
 use faultline_core::{Digest, FactKind, ProcessId};
 use faultline_history::{Context, Ending, History};
 

@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use faultline_core::{Claim, FactKind, MessageId, ProcessId, Promise};
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::{Aspect, Rule};
+use crate::property::Property;
+use crate::rule::{Aspect, Rule};
 use crate::words::how_often;
 use faultline_history::{Context, History, Point, SegmentNo};
 

@@ -22,8 +22,8 @@ use faultline_core::{FactKind, Incarnation, Position, ProcessId, Promise, TaskId
 
 use super::valid_checkpoints::cut_of;
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use faultline_history::{Context, History, Joined, MessageNo, Planned, Point};
 
 /// How a run violates the property.

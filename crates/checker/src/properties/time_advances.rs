@@ -5,8 +5,8 @@ use faultline_history::{Context, History};
 
 use super::no_panic::input;
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::{Aspect, Rule};
+use crate::property::Property;
+use crate::rule::{Aspect, Rule};
 use faultline_core::fault::{Handled, Outcome};
 use faultline_core::{ProcessId, Time};
 

@@ -11,8 +11,8 @@ use faultline_history::History;
 
 use super::at_once::end_not_seen;
 use crate::finding::Findings;
-use crate::judgement::Property;
-use crate::properties::{Aspect, Rule};
+use crate::property::Property;
+use crate::rule::{Aspect, Rule};
 
 pub(super) const RULE: Rule = Rule::new(Property::NoUnplannedFailure, "no process ended unexpectedly", check)
     .with(&[Aspect::NeedsNoOtherFact]);

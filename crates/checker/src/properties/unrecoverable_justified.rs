@@ -19,8 +19,8 @@ use faultline_core::{
 use super::lost_tasks::newest_left;
 use super::orphan_deliveries::OrphanDeliveries;
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use faultline_history::{
     Checkpoint, CheckpointName, Claimed, Context, Group, GroupId, History, Part, StoredCopy,
 };

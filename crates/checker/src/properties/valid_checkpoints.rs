@@ -14,8 +14,8 @@ use std::ops::Bound;
 use faultline_core::{Attempt, FactKind, ImageName, Position, ProcessId, Time};
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::Rule;
+use crate::property::Property;
+use crate::rule::Rule;
 use faultline_history::{CheckpointName, Context, History, Message, Part, Planned, Point};
 
 /// How a run violates the property.

@@ -6,8 +6,8 @@ use faultline_core::fault::Outcome;
 use faultline_core::{ImageName, Position, ProcessId, Promise};
 
 use crate::finding::{Findings, Worded};
-use crate::judgement::Property;
-use crate::properties::{Aspect, Rule};
+use crate::property::Property;
+use crate::rule::{Aspect, Rule};
 use faultline_history::{CheckpointName, Context, History, Sums, Witnessed};
 
 /// How a run violates the property.
