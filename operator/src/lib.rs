@@ -14,6 +14,7 @@
 //! | [`cached_federation`] | federations as they are cached, readable or not |
 //! | [`federation_cache`] | what is remembered about each federation |
 //! | [`object_cache`] | the known pods and sets of each federation |
+//! | `owned`, `pod_state`, `shortened` | objects that belong to a federation, the state of a pod, and texts of limited length |
 //! | [`limits`] | how often the operator writes about a federation |
 //! | [`pages`] | lists that are read page by page |
 //! | [`client`] | the client of the API server |
@@ -31,10 +32,13 @@ pub mod install;
 pub mod limits;
 pub mod metrics;
 pub mod object_cache;
+mod owned;
 pub mod pages;
+mod pod_state;
 pub mod reconcile;
 pub mod settings;
 pub mod shares;
+mod shortened;
 
 use faultline_client::{naming, supervisor};
 

@@ -10,8 +10,10 @@ use faultline_protocols::placement::{Placement, ReplicateTo};
 use faultline_protocols::{LoggingOptions, Options, cck, independent, satin, theft};
 
 use crate::defect::{AVAILABLE, CodeDefect};
-use crate::tasks::NEVER;
 use crate::{Defect, SetupError};
+
+/// The period of a disabled timer: one hundred years.
+const NEVER: Span = Span::from_secs(100 * 365 * 24 * 3600);
 
 /// Evaluates to the protocol's defects with `$defect` enabled. If the protocol does not have that defect, returns an error
 /// from the enclosing function.

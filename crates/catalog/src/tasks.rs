@@ -5,7 +5,6 @@ use std::sync::Arc;
 use faultline_api::flow::flow;
 use faultline_api::resource::{self, FederationSpec, ProtocolSpec};
 use faultline_api::{Federation, Problem};
-use faultline_core::Span;
 use faultline_dataflow::programs::Flow;
 use faultline_dataflow::{Program, Stealing, TaskProcess, TaskProcessConfig, TaskProtocol};
 use faultline_protocols::none::NoProtocol;
@@ -155,6 +154,3 @@ pub(crate) fn with_valid_tasks<V: TasksVisitor>(
         _ => return Err(SetupError::Tasks),
     })
 }
-
-/// The period of a disabled timer: one hundred years.
-pub(crate) const NEVER: Span = Span::from_secs(100 * 365 * 24 * 3600);

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
 use crate::groups::{Group, RestoredBy, Rollback};
-use crate::history::{History, Point};
+use crate::history::History;
 use crate::lost::{self, Return, Returns, Undone};
+use crate::segments::Point;
 
 /// The cost of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -15,10 +15,11 @@ use faultline_trace::expectation::Expectation;
 use serde::Serialize;
 
 use crate::availability::{ProbeHistory, ProbeOutage, probes};
-use crate::history::{History, Source};
+use crate::history::History;
 use crate::ledger::Ledger;
 use crate::lost::Returns;
 use crate::outages::outages;
+use crate::segments::Source;
 
 /// An expectation with the figure that it is about.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use faultline_core::fact::Flipped;
 use faultline_core::{Fact, FaultNo, ImageName, Life, MessageId, ProcessId};
 
-use crate::history::{History, Point};
+use crate::history::History;
+use crate::segments::Point;
 
 /// How a flipped bit may have reached the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use faultline_core::{
     Witness,
 };
 
-use crate::history::Point;
+use crate::segments::Point;
 use crate::supervision::Supervision;
 
 /// The name of one attempt at a checkpoint of a group.

@@ -16,7 +16,8 @@
 //! | [`expected`] | what the federation expects, compared with the run |
 //! | `contradiction` | rules that a record violates |
 //! | `groups` | checkpoints and rollbacks of the processes that take checkpoints together |
-//! | `history` | the states of every process, and the history as a whole |
+//! | `segments` | the states of a process |
+//! | `history` | the history as a whole |
 //! | [`lost`] | the work that the rollbacks of a process undid |
 //! | `messages` | every message with its sends, stamps and deliveries |
 //! | [`ledger`] | where the time of every process went |
@@ -48,6 +49,7 @@ mod messages;
 pub mod outages;
 mod planned;
 pub mod recoveries;
+mod segments;
 mod standing;
 mod stored;
 mod supervision;
@@ -63,14 +65,13 @@ pub use contradiction::Contradiction;
 pub use faultline_core::GroupId;
 pub use flips::Corruption;
 pub use groups::{Checkpoint, CheckpointName, Commit, Group, Groups, Part, RestoredBy, Rollback, StoredCopy};
-pub use history::{
-    BetweenDelivery, Claimed, Ending, History, Point, ProcessHistory, Segment, SegmentNo, Source, Sums,
-    Witnessed,
-};
+pub use history::History;
+pub use history::{BetweenDelivery, Claimed};
 pub use ledger::{Ledger, ProcessTime, TimeByPart, TimePart};
 pub use messages::{Message, MessageNo, Messages, Points};
 pub use outages::Outage;
 pub use planned::{Ceded, Joined, Planned, Removed, Rerun, Task};
+pub use segments::{Ending, Point, ProcessHistory, Segment, SegmentNo, Source, Sums, Witnessed};
 pub use standing::Standing;
 pub use supervision::{LifeEnd, Supervision};
 pub use tasks::{Absorption, End, ImpossibleFact, Step, Tasks};

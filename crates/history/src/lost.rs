@@ -18,7 +18,8 @@ use faultline_core::fault::Change;
 use faultline_core::{Claim, Fact, ImageName, Incarnation, Life, ProcessId, Promise, Span, Time, Witness};
 use faultline_trace::Trace;
 
-use crate::history::{History, Point, SegmentNo, Witnessed};
+use crate::history::History;
+use crate::segments::{Point, SegmentNo, Witnessed};
 use crate::supervision::Supervision;
 
 /// A position in the facts of a process: a life, and a fact in that life. The end of a range is the position after its

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use faultline_core::{Incarnation, MessageId, Position};
 
-use crate::history::{Point, SegmentNo};
+use crate::segments::{Point, SegmentNo};
 
 /// The index of a message among all messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

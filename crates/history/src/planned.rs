@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use faultline_core::{ImageName, Incarnation, Position, ProcessId, TaskId};
 
-use crate::history::Point;
 use crate::messages::MessageNo;
+use crate::segments::Point;
 
 /// The history of a planned program.
 #[derive(Clone, Debug, Default)]

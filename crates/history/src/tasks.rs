@@ -16,7 +16,8 @@ use faultline_core::{Fact, ImageName, Life, ProcessId, Promise, TaskId, Theft, T
 use faultline_trace::Stream;
 
 use crate::groups::{Checkpoint, CheckpointName};
-use crate::history::{History, Point, SegmentNo, Sums};
+use crate::history::History;
+use crate::segments::{Point, SegmentNo, Sums};
 
 /// The history of a task-based program.
 #[derive(Clone, Debug, Default)]

@@ -21,7 +21,7 @@ use tokio::time::sleep;
 
 use crate::arguments::DoctorArguments;
 use crate::cluster::{INSTALL, KubernetesCluster, NO_DEFINITION, invocation, may};
-use crate::run::until_interrupted;
+use crate::waiting::until_interrupted;
 
 /// Oldest minor version of Kubernetes 1 that supports the definition's rules.
 const OLDEST: u32 = 33;

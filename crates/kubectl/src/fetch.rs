@@ -20,8 +20,8 @@ use thiserror::Error;
 
 use crate::arguments::FetchArguments;
 use crate::cluster::{ClusterError, KubernetesCluster};
-use crate::run::until_interrupted;
 use crate::supervisor::{RequestError, Supervisor, has_no_record};
+use crate::waiting::unless_interrupted;
 
 /// The start of an error about the directory into which a record is fetched.
 const ACTION: &str = "fetch into";
@@ -83,19 +83,6 @@ fn place(name: &str, federation: &Outline) -> Result<Claim, CommandError> {
             Claim::of_run(name, seed, &Federation::new(name, spec), BackendKind::Kubernetes)
         }
         None => Claim::numbered(name),
-    }
-}
-
-/// Returns the result of transferring a record, or an error if the user interrupts the transfer.
-pub(crate) async fn unless_interrupted<E: Into<CommandError>>(
-    interrupted: &AtomicBool,
-    transfer: impl Future<Output = Result<(), E>>,
-) -> Result<(), CommandError> {
-    tokio::select! {
-        fetched = transfer => fetched.map_err(Into::into),
-        () = until_interrupted(interrupted) => {
-            Err(CommandError::machine("interrupted while fetching the record"))
-        }
     }
 }
 

@@ -10,6 +10,7 @@ mod logs;
 mod run;
 mod supervisor;
 mod view;
+mod waiting;
 
 use std::process::ExitCode;
 

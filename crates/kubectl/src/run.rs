@@ -25,15 +25,13 @@ use tokio::time::sleep;
 
 use crate::arguments::{KubernetesArguments, RunArguments};
 use crate::cluster::{ChosenCluster, ClusterError, KubernetesCluster, invocation};
-use crate::fetch::{check_place, is_record_lost, record_lost, unless_interrupted, unpack, unreachable};
+use crate::fetch::{check_place, is_record_lost, record_lost, unpack, unreachable};
 use crate::supervisor::{Supervisor, has_no_record, is_over};
 use crate::view::ClusterPage;
+use crate::waiting::{MAX_DELAY, retried, unless_interrupted, until_interrupted};
 
 /// Time between two checks of a run.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// Maximum delay before the next request to an unreachable API server, as a multiple of the time between two checks.
-/// The delay doubles after each failure.
-pub(crate) const MAX_DELAY: u32 = 32;
 /// Number of checks after which the user is informed that no operator has reconciled the federation.
 const NOT_RECONCILED: u32 = 15;
 /// Number of checks for which a supervisor may be silent before the user is informed.
@@ -281,26 +279,6 @@ async fn within(
     })
 }
 
-/// Carries out an action. Retries with increasing delays, for about a minute in total, if the API server or the
-/// supervisor cannot be reached.
-pub(crate) async fn retried<T>(
-    first_delay: Duration,
-    action: impl AsyncFn() -> Result<T, ClusterError>,
-) -> Result<T, CommandError> {
-    for failures in 0..=MAX_DELAY.ilog2() {
-        match action().await {
-            Err(ClusterError { command_error, is_temporary: true }) => {
-                if failures == 0 {
-                    note(format_args!("{}; retrying", command_error.report));
-                }
-                sleep(first_delay * 2_u32.pow(failures)).await;
-            }
-            done => return Ok(done?),
-        }
-    }
-    Ok(action().await?)
-}
-
 /// A run that is being followed.
 struct Watch<'a> {
     cluster: &'a KubernetesCluster,
@@ -511,13 +489,6 @@ fn place(asked: &KubernetesArguments, federation: &Federation) -> Result<Kuberne
 
 fn name(federation: &Federation) -> String {
     federation.metadata.name.clone().unwrap_or_else(|| "federation".to_owned())
-}
-
-/// Waits for an interrupt.
-pub(crate) async fn until_interrupted(interrupted: &AtomicBool) {
-    while !interrupted.load(Ordering::Relaxed) {
-        sleep(Duration::from_millis(100)).await;
-    }
 }
 
 #[cfg(test)]

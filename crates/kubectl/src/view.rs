@@ -35,8 +35,8 @@ use tokio::time::sleep;
 use crate::arguments::ViewArguments;
 use crate::cluster::{KubernetesCluster, may};
 use crate::fetch::{name, unpack};
-use crate::run::{retried, until_interrupted};
 use crate::supervisor::{RequestError, Supervisor};
+use crate::waiting::{retried, until_interrupted};
 
 /// Time from a request until an added fault is due. Until then, the operator must have passed it on.
 const DUE_AFTER: Span = Span::from_millis(5000);

@@ -16,6 +16,7 @@
 //! | `backend` | the interface of backends, which execute runs |
 //! | `events` | runs that are imported from events of other systems |
 //! | `memory` | the memory limit of simulated runs |
+//! | `reading` | reading a record back |
 //! | `recording` | the record of a run, before and after its judgement |
 //! | `repetition` | comparison of a recorded run with a repetition in virtual time |
 //! | `simulator` | the backend in virtual time, and its observers |
@@ -25,6 +26,7 @@ mod backend;
 mod events;
 mod input_recorder;
 mod memory;
+mod reading;
 mod recording;
 mod repetition;
 mod simulator;

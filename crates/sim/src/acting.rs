@@ -3,14 +3,14 @@
 use std::mem;
 use std::sync::Arc;
 
-use faultline_core::application::{Job, Wire};
+use faultline_core::application::Job;
 use faultline_core::process::ActionOf;
 use faultline_core::{Action, Fact, FactKinds, FactNo, Process, ProcessId, To};
 use faultline_supervisor::Report;
 use faultline_trace::Sink;
 
 use crate::sim_process::Due;
-use crate::simulation::{SimEvent, Simulation};
+use crate::simulation::{SimEvent, Simulation, through_bytes};
 use crate::storage::Operation;
 
 impl<P: Process, S: Sink> Simulation<'_, P, S> {
@@ -115,12 +115,4 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
         self.send_report(process, report);
         halted
     }
-}
-
-/// Encodes and decodes `value`, as if it were sent to another process.
-pub(crate) fn through_bytes<T: Wire>(value: &T) -> T {
-    let bytes = postcard::to_allocvec(value).expect("a value on the network can be encoded");
-    let back = postcard::from_bytes(&bytes).expect("an encoded value can be decoded");
-    assert_eq!(&back, value, "a value survives its encoding");
-    back
 }

@@ -7,6 +7,7 @@ use std::mem;
 use std::sync::Arc;
 
 use faultline_core::application::Job;
+use faultline_core::application::Wire;
 use faultline_core::fault::{Handled, MemoryUse, Panic};
 use faultline_core::process::{ActionOf, In, PacketOf};
 use faultline_core::{
@@ -18,7 +19,6 @@ use faultline_supervisor::{FaultAccount, Order, Outcome, Report, Status, Supervi
 use faultline_trace::Sink;
 use faultline_trace::inputs::InputObserver;
 
-use crate::acting::through_bytes;
 use crate::chance::RandomStream;
 use crate::config::{Chance, Config, Control, StorageCosts};
 use crate::defect::{Defect, Defects};
@@ -608,4 +608,12 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         }
         self.set_timer(process);
     }
+}
+
+/// Encodes and decodes `value`, as if it were sent to another process.
+pub(crate) fn through_bytes<T: Wire>(value: &T) -> T {
+    let bytes = postcard::to_allocvec(value).expect("a value on the network can be encoded");
+    let back = postcard::from_bytes(&bytes).expect("an encoded value can be decoded");
+    assert_eq!(&back, value, "a value survives its encoding");
+    back
 }

@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use faultline_core::{Chunk, Digest, Membership, Outbox, Payload, ProcessId, Progress, Role, Span};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Invalid, has_peers, in_range};
+use crate::invalid::{Invalid, has_peers, in_range};
 use crate::mix::{digest, mix};
 
 /// Parameters of the master-worker application.

@@ -26,6 +26,7 @@ pub mod custom;
 pub mod exchange;
 pub mod farm;
 pub mod heat;
+mod invalid;
 pub mod messaging;
 mod mix;
 pub mod nas;
@@ -36,6 +37,7 @@ pub mod salted;
 pub mod synthetic;
 mod workload;
 
-pub use config::{Config, Invalid};
+pub use config::Config;
+pub use invalid::Invalid;
 pub use reference::reference;
 pub use workload::{Done, Job, Workload};

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use faultline_core::Progress;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Invalid, has_peers, in_range};
+use crate::invalid::{Invalid, has_peers, in_range};
 use crate::messaging::{Message, NUMBER, Program, RankInfo, Step, pack};
 use crate::mix::mix;
 

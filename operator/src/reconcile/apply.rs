@@ -25,6 +25,7 @@ use super::objects::{
 use crate::context::Context;
 use crate::federation_cache::Misplaced;
 use crate::naming;
+use crate::pod_state;
 
 /// Time between two checks for deleted objects while pods are missing.
 const RESTORED_EVERY: Duration = Duration::from_secs(20);
@@ -98,7 +99,7 @@ pub async fn apply(
 
 /// Returns whether pods of a federation are missing or not running.
 fn lacks_pods(frozen: &Frozen, observed: &Observed) -> bool {
-    let running = observed.pods.values().filter(|it| build::is_complete(it)).count();
+    let running = observed.pods.values().filter(|it| pod_state::is_complete(it)).count();
     running <= frozen.nodes() as usize
 }
 

@@ -15,6 +15,7 @@ use super::freeze::Frozen;
 use super::objects::{ApplyError, delete_pod};
 use crate::context::Context;
 use crate::naming;
+use crate::pod_state;
 
 /// A request from the supervisor, in terms of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +87,7 @@ pub(super) fn places(frozen: &Frozen, observed: &Observed) -> Option<Places> {
         return None;
     }
     let place = |(process, pod): (String, &Pod)| {
-        let address = build::address(pod)?;
+        let address = pod_state::address(pod)?;
         let address = std::net::SocketAddr::new(address, ports::AGENT).to_string();
         Some(Place { process, uid: pod.uid()?, address })
     };

@@ -16,8 +16,6 @@ use kube::ResourceExt;
 use kube::api::ListParams;
 use thiserror::Error;
 
-use super::assess::shortened;
-use super::build;
 use super::freeze::Frozen;
 use super::keys::{self, KeyError};
 use super::misplaced;
@@ -25,6 +23,8 @@ use crate::context::Context;
 use crate::federation_cache::KnownKey;
 use crate::limits::EventAllowance;
 use crate::object_cache::{OwnedObjects, is_controlled};
+use crate::pod_state;
+use crate::shortened::shortened;
 use crate::supervisor::{Supervisor, SupervisorError};
 use crate::{naming, pages};
 
@@ -249,7 +249,9 @@ pub(super) async fn find_supervisor(
     observed: &Observed,
     context: &Context,
 ) -> Result<Option<Supervisor>, KeyError> {
-    let Some(address) = observed.supervisor().and_then(|pod| build::address(pod)) else { return Ok(None) };
+    let Some(address) = observed.supervisor().and_then(|pod| pod_state::address(pod)) else {
+        return Ok(None);
+    };
     let federation = &*observed.federation;
     let key = keys::find(federation, true, context).await?;
     let supervisor = Supervisor::new(address, context.settings.supervisor_api_port, &key);

@@ -13,11 +13,11 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use thiserror::Error;
 
-use super::build::owned;
 use super::objects::{ApplyError, Obstacle, make_object};
 use super::validate;
 use crate::cached_federation::{CachedFederation, read_spec};
 use crate::context::Context;
+use crate::owned::owned;
 use crate::{naming, object_cache};
 
 /// Name of the federation's file in its ConfigMap.

@@ -12,10 +12,10 @@ use kube::api::PostParams;
 use kube::{Api, ResourceExt};
 use thiserror::Error;
 
-use super::build::owned;
 use super::freeze::Frozen;
 use crate::context::Context;
 use crate::federation_cache::KnownKey;
+use crate::owned::owned;
 use crate::{naming, object_cache};
 
 /// Time for which a key that was read is assumed to exist.

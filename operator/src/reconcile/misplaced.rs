@@ -12,13 +12,13 @@ use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
-use super::build;
 use super::dereference::Observed;
 use super::freeze::Frozen;
 use super::objects::find_by_name;
 use crate::context::Context;
 use crate::federation_cache::{Misplaced, Origin};
 use crate::object_cache::{controller, is_controlled};
+use crate::pod_state;
 
 /// Minimum time between two searches. Usually, pods are missing only because they have not been created yet.
 const SEARCHED_EVERY: Duration = Duration::from_secs(3);
@@ -37,7 +37,7 @@ fn misplaced(pod: &Pod, set: Option<&str>, federation: &str) -> Option<Misplaced
     let origin = match controller(pod) {
         Some(_) if is_controlled(pod, set) && is_watched() => return None,
         Some(_) if is_controlled(pod, set) => Origin::Federation,
-        None if build::is_marked(pod, federation) => Origin::Federation,
+        None if pod_state::is_marked(pod, federation) => Origin::Federation,
         owner => Origin::Elsewhere(owner.map(|it| format!("the {} {}", it.kind, it.name))),
     };
     Some(Misplaced {

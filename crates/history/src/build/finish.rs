@@ -7,7 +7,9 @@ use faultline_core::{Claim, ImageName, Position, ProcessId};
 
 use super::{Builder, Deliveries, Delivery};
 use crate::groups::CheckpointName;
-use crate::history::{CheckpointCut, Claimed, Ending, History, Point, SegmentNo, find_cut};
+use crate::history::{CheckpointCut, Claimed};
+use crate::history::{History, find_cut};
+use crate::segments::{Ending, Point, SegmentNo};
 use crate::tasks::{self, Absorption};
 
 impl<'a> Builder<'a> {

@@ -12,29 +12,31 @@ use faultline_trace::{Stream, Trace};
 
 use crate::context::Context;
 use crate::groups::{CheckpointName, Commit, Groups, RestoredBy, StoredCopy};
-use crate::history::{
-    BetweenDelivery, Claimed, Ending, History, Point, ProcessHistory, Segment, SegmentNo, Sums, Witnessed,
-    find_cut,
-};
+use crate::history::{BetweenDelivery, Claimed};
+use crate::history::{History, find_cut};
 use crate::hosting::{self, HostingPeriod};
 use crate::messages::{MessageNo, Messages};
 use crate::planned::{Ceded, Joined, Planned, Removed, Rerun, Task};
+use crate::segments::{Ending, Point, ProcessHistory, Segment, SegmentNo, Sums, Witnessed};
 use crate::supervision::Supervision;
 use crate::tasks::{Absorption, Step, Tasks};
 
-pub(crate) fn build<'a>(trace: &'a Trace, context: &'a Context) -> History<'a> {
-    let mut builder = Builder::new(trace, context);
-    if let Some(periods) = hosting::of(trace) {
-        periods.iter().for_each(|period| builder.read_period(period));
-        return builder.finish();
-    }
-    for (&(process, life), stream) in &trace.streams {
-        // A life without facts has no state.
-        if process != ProcessId::SUPERVISOR && !stream.is_empty() {
-            builder.read(process, life, stream);
+impl<'a> History<'a> {
+    /// Builds the history, in time linear in the number of facts except for sorting checkpoints.
+    pub fn new(trace: &'a Trace, context: &'a Context) -> History<'a> {
+        let mut builder = Builder::new(trace, context);
+        if let Some(periods) = hosting::of(trace) {
+            periods.iter().for_each(|period| builder.read_period(period));
+            return builder.finish();
         }
+        for (&(process, life), stream) in &trace.streams {
+            // A life without facts has no state.
+            if process != ProcessId::SUPERVISOR && !stream.is_empty() {
+                builder.read(process, life, stream);
+            }
+        }
+        builder.finish()
     }
-    builder.finish()
 }
 
 /// The number of messages sent and delivered between two entries of the running sums.

@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use super::objects::{self, CAMPAIGNS};
 use crate::arguments::PerformArguments;
 use crate::cluster::{ClusterError, KubernetesCluster};
-use crate::run::{MAX_DELAY, retried};
+use crate::waiting::{MAX_DELAY, retried};
 
 /// Time between two checks of a job.
 const CHECK_EVERY: Duration = Duration::from_secs(1);

@@ -18,7 +18,7 @@ use miette::miette;
 
 use crate::arguments::{CampaignCommand, KubernetesArguments, PerformArguments};
 use crate::cluster::KubernetesCluster;
-use crate::run::until_interrupted;
+use crate::waiting::until_interrupted;
 use follow::{Jobs, condition};
 
 /// Executes `kubectl faultline campaign`.

@@ -1,8 +1,8 @@
 //! One process of the federation, as a process of the operating system.
 
-mod measure;
+pub(crate) mod measure;
 mod sampling;
-mod shaping;
+pub(crate) mod shaping;
 mod supervisor_connection;
 
 use std::ffi::OsString;
@@ -34,8 +34,7 @@ use crate::secret::{HandshakeError, MAGIC, Secret};
 use crate::storage::{self, Request, Storage, StoreError};
 use crate::system::{Commands, NodeSystem, Recorder, Start};
 use crate::transport::{Identity, Transport};
-pub(crate) use measure::Echoes;
-pub(crate) use shaping::Shaping;
+use shaping::Shaping;
 pub use shaping::ShapingError;
 use shaping::ShapingMethod;
 use supervisor_connection::Supervisor;

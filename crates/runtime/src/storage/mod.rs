@@ -3,6 +3,7 @@
 //! Requests are processed in order, so that a listing reflects every earlier write, and completions arrive in the same
 //! order. Emulated costs of a request (latency, limited write bandwidth, injected slowness) take real time.
 
+mod files;
 mod slots;
 mod store;
 

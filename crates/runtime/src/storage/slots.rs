@@ -19,7 +19,7 @@ use std::io::{self, IoSlice, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::store::{sync_with_dir, write_all_vectored};
+use super::files::{sync_with_dir, write_all_vectored};
 
 const SUFFIX: &str = ".slot";
 const LENGTH_BYTES: u64 = 8;

@@ -16,12 +16,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
 
 use faultline_core::application::Wire;
 use faultline_core::{Image, ImageName, Life};
 use thiserror::Error;
 
+use super::files::{sync_with_dir, write_all_vectored};
 use super::slots::{Slot, Slots};
 use crate::codec::{CodecError, decode_image, encode_image};
 
@@ -322,28 +322,6 @@ fn read_checked(path: &Path, what: &str) -> Result<Vec<u8>, StoreError> {
 fn checked(bytes: &[u8]) -> Option<&[u8]> {
     let (body, checksum) = bytes.split_last_chunk::<4>()?;
     (crc32c::crc32c(body) == u32::from_le_bytes(*checksum)).then_some(body)
-}
-
-/// Waits until a new file is durable. Syncs the file and its directory in parallel, so that a single commit of the file
-/// system can make both durable.
-pub(super) fn sync_with_dir(file: &File, dir: &Path) -> io::Result<()> {
-    thread::scope(|scope| {
-        let dir = scope.spawn(|| File::open(dir)?.sync_all());
-        file.sync_all().and(dir.join().expect("syncing does not panic"))
-    })
-}
-
-/// Writes all slices completely.
-pub(super) fn write_all_vectored(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
-    while !slices.is_empty() {
-        match file.write_vectored(slices) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => IoSlice::advance_slices(&mut slices, written),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 /// Returns the journal's line for an image.

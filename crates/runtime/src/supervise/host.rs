@@ -25,6 +25,7 @@ use super::totals::Totals;
 use super::unexpected_ends::{UnexpectedEnds, is_full};
 use super::{Observer, RunError, RunOptions, RunOutcome};
 use crate::clock::{Alarm, Clock};
+use crate::control::Setup;
 use crate::control::{Introduction, ToNode, ToSupervisor};
 use crate::metrics::Sum;
 use crate::metrics::exposition::serve;
@@ -503,7 +504,8 @@ impl<P: PlaceBackend> Host<'_, P> {
         };
         self.places.introduced(process, life);
         let place = (self.places.clock(process), self.places.kernel(process));
-        let setup = self.nodes.setup(process, keys, &self.options, &self.links, place);
+        let (changed, cut) = self.links.faults();
+        let setup = Setup { changed, cut, ..self.nodes.setup(process, keys, &self.options, place) };
         let at_start = self.effects.at_start(process, self.membership.cluster_of(process));
         self.nodes.connect(introduction, stream, setup, at_start, self.host_events.clone());
     }

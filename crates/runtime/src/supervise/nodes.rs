@@ -17,7 +17,6 @@ use tokio::task::AbortHandle;
 use tracing::debug;
 
 use super::RunOptions;
-use super::link_state::LinkState;
 use super::places::{HostEvent, HostEvents};
 use crate::clock::Clock;
 use crate::control::{self, Directory, DirectoryEntry, Introduction, Setup, ToNode};
@@ -71,17 +70,16 @@ impl Nodes {
         }
     }
 
-    /// Returns the first message to a node. `clock` and `kernel` are those of its place.
+    /// Returns the first message to a node, without the links that faults change. `clock` and `kernel` are those of its
+    /// place.
     pub(super) fn setup(
         &self,
         process: ProcessId,
         keys: WrappedKeys,
         options: &RunOptions,
-        links: &LinkState,
         (clock, kernel): (Clock, Option<Kernel>),
     ) -> Setup {
         let member = options.membership.member(process);
-        let (changed, cut) = links.faults();
         Setup {
             clock,
             boot: self.boots[&process],
@@ -97,8 +95,8 @@ impl Nodes {
             keys,
             follows: self.follows.clone(),
             heartbeat_every: self.heartbeat_every,
-            changed,
-            cut,
+            changed: Vec::new(),
+            cut: Vec::new(),
             watches: self.watches.clone(),
             impaired: self.impaired.get(&process).cloned().unwrap_or_default(),
         }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use faultline_core::Span;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Invalid, has_peers, in_range};
+use crate::invalid::{Invalid, has_peers, in_range};
 
 /// How the messages of an exchange are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use faultline_core::Span;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Invalid, in_range};
+use crate::invalid::{Invalid, in_range};
 
 /// Parameters of the heat application.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use faultline_core::Span;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Invalid, in_range};
+use crate::invalid::{Invalid, in_range};
 
 /// The communication pattern of a kernel of the NAS parallel benchmarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

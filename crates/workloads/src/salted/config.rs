@@ -3,7 +3,7 @@
 use faultline_core::Span;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Invalid, in_range, is_probability};
+use crate::invalid::{Invalid, in_range, is_probability};
 
 /// Parameters of the salted application.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use faultline_core::{ClusterId, Span};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Invalid, in_range, is_probability};
+use crate::invalid::{Invalid, in_range, is_probability};
 
 /// Parameters of the synthetic application.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -4,8 +4,9 @@ use faultline_api::supervision::{RunEvent, RunPhase, RunStatus};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Resource;
 
-use super::{MAX_NOTE, NewEvent, Report, shortened};
+use super::{MAX_NOTE, NewEvent, Report};
 use crate::reconcile::dereference::is_known;
+use crate::shortened::shortened;
 
 /// Number of events, from the start of each run, that become Kubernetes events. If a run has more events, the last
 /// [`LAST_EVENTS`] are reported as well.

@@ -20,6 +20,7 @@ use super::follow::Followed;
 use super::freeze::Frozen;
 use super::objects::Obstacle;
 use crate::cached_federation::CachedFederation;
+use crate::shortened::shortened;
 use accepted::CHANGE_REFUSED;
 
 /// Maximum length of an event's note, in bytes.
@@ -282,19 +283,6 @@ fn word(it: &impl serde::Serialize) -> String {
         Ok(serde_json::Value::String(word)) => word,
         other => unreachable!("a word, not {other:?}"),
     }
-}
-
-/// Truncates `text` to at most `most` bytes.
-pub(super) fn shortened(text: &str, most: usize) -> String {
-    const CUT: &str = " …";
-    if text.len() <= most {
-        return text.to_owned();
-    }
-    let mut end = most - CUT.len();
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}{CUT}", &text[..end])
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use kube::ResourceExt;
 use super::Report;
 use crate::federation_cache::{Misplaced, Origin};
 use crate::naming;
+use crate::pod_state;
 use crate::reconcile::advice::refusal;
 use crate::reconcile::apply::Applied;
 use crate::reconcile::build::{self, Drift};
@@ -25,7 +26,7 @@ impl Report<'_> {
         let hosts = build::hosts(frozen, observed);
         let running = |group: &str| {
             let of_group = |pod: &Pod| pod.labels().get(naming::CLUSTER).is_some_and(|it| it == group);
-            hosts.iter().filter(|(_, pod)| of_group(pod) && build::is_complete(pod)).count() as u32
+            hosts.iter().filter(|(_, pod)| of_group(pod) && pod_state::is_complete(pod)).count() as u32
         };
         let clusters: Vec<ClusterStatus> = frozen
             .groups
@@ -45,7 +46,7 @@ impl Report<'_> {
         let up: u32 = frozen.groups.iter().map(|it| running(&it.name)).sum();
         let supervisor = observed.supervisor();
         let (wanted, up) =
-            (frozen.nodes() + 1, up + u32::from(supervisor.is_some_and(|it| build::is_complete(it))));
+            (frozen.nodes() + 1, up + u32::from(supervisor.is_some_and(|it| pod_state::is_complete(it))));
         let refused = observed.refused.as_ref().map(|message| refusal(&observed.federation, message));
         let stuck = || observed.pods.values().find_map(|it| obstacle(it, &self.now));
         let slow = || observed.pods.values().find_map(|it| not_starting(it, &self.now));
@@ -123,7 +124,7 @@ fn obstacle(pod: &Pod, now: &Time) -> Option<Obstacle> {
         "RunContainerError",
         "CrashLoopBackOff",
     ];
-    if build::has_lost_node(pod) {
+    if pod_state::has_lost_node(pod) {
         let node = pod.spec.as_ref().and_then(|it| it.node_name.as_deref()).unwrap_or("(unknown)");
         let message = format!(
             "{} runs on the Kubernetes node {node}, which does not respond; if this node is gone for good, delete the \
@@ -142,7 +143,7 @@ fn obstacle(pod: &Pod, now: &Time) -> Option<Obstacle> {
         return Some(Obstacle { reason: "Terminating", message });
     }
     let status = pod.status.as_ref()?;
-    if build::lacks_ipv4(pod) {
+    if pod_state::lacks_ipv4(pod) {
         let message =
             format!("{} has only IPv6 addresses, but processes communicate over IPv4", pod.name_any());
         return Some(Obstacle { reason: "NoIPv4Address", message });

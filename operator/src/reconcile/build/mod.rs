@@ -1,18 +1,16 @@
 //! Derives the desired objects from the frozen federation and the existing objects, without side effects.
 
 mod node;
-pub(crate) mod pod;
+mod pod;
 mod policy;
 mod supervisor;
 
-use faultline_api::Federation;
 use faultline_api::resource::Phase;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::{Resource, ResourceExt};
+use kube::ResourceExt;
 
 use super::dereference::Observed;
 use super::freeze::Frozen;
@@ -78,24 +76,6 @@ pub fn build(frozen: &Frozen, observed: &Observed, settings: &Settings, operator
     }
 }
 
-/// Creates an object with this name that belongs to the federation, and is deleted with it.
-pub(super) fn owned<K>(federation: &Federation, name: String) -> K
-where
-    K: Resource<DynamicType = ()> + Default,
-{
-    let mut object = K::default();
-    let metadata = object.meta_mut();
-    metadata.name = Some(name);
-    metadata.namespace = federation.namespace();
-    metadata.labels = Some(naming::labels(federation));
-    // The finalizer already delays the deletion of the federation, so objects need not block the deletion, and the
-    // operator needs no permission to make them do so.
-    let owner =
-        federation.controller_owner_ref(&()).map(|it| OwnerReference { block_owner_deletion: None, ..it });
-    metadata.owner_references = Some(owner.into_iter().collect());
-    object
-}
-
 /// Adds the hash of a set as an annotation.
 fn stamped(mut set: StatefulSet) -> StatefulSet {
     let text = serde_json::to_vec(&set).expect("a set serialises");
@@ -138,8 +118,6 @@ pub(super) fn hosts<'a>(frozen: &Frozen, observed: &'a Observed) -> Vec<(String,
     }
     hosts
 }
-
-pub(super) use pod::{address, has_lost_node, is_complete, is_marked, lacks_ipv4};
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -8,8 +8,9 @@ use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::{owned, pod};
+use super::pod;
 use crate::naming::{self, Component};
+use crate::owned::owned;
 use crate::reconcile::freeze::Group;
 use crate::settings::Settings;
 

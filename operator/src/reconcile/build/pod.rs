@@ -1,11 +1,8 @@
 //! Properties that the pods of a federation have in common, such as labels and volumes, and the placement of clusters.
 
-use std::net::{IpAddr, Ipv4Addr};
-
 use faultline_api::Federation;
 use faultline_api::quantity::Size;
 use faultline_api::resource::{Kubernetes, Placement, Volume};
-use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -15,51 +12,6 @@ use crate::settings::Settings;
 /// Size limit of a pod's data on the disk of its Kubernetes node: logs, and the process's data unless it is on a
 /// volume.
 pub(super) const MAX_DATA: &str = "4Gi";
-
-/// Returns the address of a pod that runs and is not being deleted. The programs in the pods use only IPv4.
-pub(crate) fn address(pod: &Pod) -> Option<IpAddr> {
-    let addresses = || addresses(pod).find_map(|it| it.parse::<Ipv4Addr>().ok());
-    runs(pod).then(addresses)?.map(IpAddr::V4)
-}
-
-/// Returns whether all containers of a pod are running and can be reached, the Kubernetes node of the pod responds, and
-/// the pod is not being deleted.
-pub(crate) fn is_complete(pod: &Pod) -> bool {
-    let mut statuses = pod.status.iter().flat_map(|it| it.container_statuses.iter().flatten());
-    address(pod).is_some()
-        && !has_lost_node(pod)
-        && statuses.all(|it| it.state.as_ref().is_some_and(|it| it.running.is_some()))
-}
-
-/// Returns whether the Kubernetes node on which a pod was running does not respond. Kubernetes then marks the pod as not ready, but
-/// cannot update the state of the pod's containers, which stay ready.
-pub(crate) fn has_lost_node(pod: &Pod) -> bool {
-    let Some(status) = &pod.status else { return false };
-    let mut conditions = status.conditions.iter().flatten();
-    let mut containers = status.container_statuses.iter().flatten();
-    let is_marked = conditions.any(|it| it.type_ == "Ready" && it.status == "False");
-    is_marked && containers.next().is_some_and(|it| it.ready) && containers.all(|it| it.ready)
-}
-
-/// Returns whether a pod runs, but has only IPv6 addresses.
-pub(crate) fn lacks_ipv4(pod: &Pod) -> bool {
-    runs(pod) && address(pod).is_none() && addresses(pod).next().is_some()
-}
-
-fn addresses(pod: &Pod) -> impl Iterator<Item = &String> {
-    let status = pod.status.iter();
-    status.flat_map(|it| it.pod_ip.iter().chain(it.pod_ips.iter().flatten().map(|it| &it.ip)))
-}
-
-/// Returns whether the main container is running and the pod is not being deleted.
-fn runs(pod: &Pod) -> bool {
-    let running = |pod: &Pod| {
-        let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
-        let state = statuses.iter().find(|it| it.name == naming::CONTAINER)?.state.as_ref()?;
-        Some(state.running.is_some())
-    };
-    pod.metadata.deletion_timestamp.is_none() && running(pod).unwrap_or(false)
-}
 
 /// Returns the labels of a pod, including its group if it has one.
 pub(super) fn labels(federation: &Federation, component: Component, group: Option<&str>) -> Value {
@@ -85,13 +37,6 @@ pub(super) fn annotations(port: u16) -> Value {
 /// Returns the variable that marks a pod as one of this federation. Unlike labels and owners, it cannot change.
 pub(super) fn mark(federation: &Federation) -> Value {
     json!({ "name": naming::MARK, "value": federation.uid().unwrap_or_default() })
-}
-
-/// Returns whether a pod has the [mark] of the federation with this UID.
-pub(crate) fn is_marked(pod: &Pod, uid: &str) -> bool {
-    let containers = pod.spec.iter().flat_map(|it| &it.containers);
-    let mut variables = containers.flat_map(|it| it.env.iter().flatten());
-    variables.any(|it| it.name == naming::MARK && it.value.as_deref() == Some(uid))
 }
 
 /// Adds the secrets for pulling the image, the priority class, and the requirements on the Kubernetes nodes of all pods,

@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicySpec};
 use serde_json::json;
 
-use super::owned;
 use crate::install;
 use crate::naming;
+use crate::owned::owned;
 
 /// Returns the headless service of a system: the commands of its nodes find each other by domain names, which are the same in
 /// every life, and exist before the nodes are ready.

@@ -8,8 +8,9 @@ use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec}
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::{owned, pod};
+use super::pod;
 use crate::naming::{self, Component};
+use crate::owned::owned;
 use crate::settings::Settings;
 
 /// Grace period in seconds, sufficient to sync the record.

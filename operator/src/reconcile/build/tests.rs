@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cached_federation::CachedFederation;
+use crate::pod_state::{address, is_complete, lacks_ipv4};
 
 /// The quick start, as an API server returns it.
 pub(crate) fn quickstart() -> Federation {

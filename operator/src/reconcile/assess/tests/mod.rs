@@ -13,7 +13,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::*;
-use crate::reconcile::build;
+use crate::pod_state;
 use crate::reconcile::build::tests::{cached, frozen, pod, quickstart, running};
 use crate::reconcile::objects::Obstacle;
 
@@ -255,7 +255,7 @@ fn a_pod_whose_shaper_does_not_run_is_not_ready_but_stays_a_place() {
     });
     let statuses = pod.status.as_mut().and_then(|it| it.container_statuses.as_mut()).expect("it has some");
     statuses.push(serde_json::from_value(shaper).expect("a container's status"));
-    assert!(build::address(&pod).is_some());
+    assert!(pod_state::address(&pod).is_some());
     observed.pods.insert(name.into(), Arc::new(pod));
     let (status, _) = look(&mut observed, &accepted(None), 1);
     let ready = condition_of(&status, condition::PODS_READY);
