@@ -398,7 +398,8 @@ where
         Err(error) => return Err(unreadable(error.to_string())),
     };
     let first = lines.next().unwrap_or_default();
-    let known: Head<T> = from_line(&first, 1).map_err(unreadable)?;
+    let known: Head<T> = serde_json::from_str(&first)
+        .map_err(|_| unreadable(format!("its first line does not say to which {work} the results belong")))?;
     check_head(&known, head, work).map_err(unreadable)?;
     let (mut results, mut whole) = (Vec::new(), first + "\n");
     let lines: Vec<String> = lines.collect();
