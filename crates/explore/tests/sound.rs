@@ -65,16 +65,6 @@ fn failures_at_every_step_of_a_program_of_tasks_are_survived() {
     }
 }
 
-/// Covers replicas and alerts among three clusters, and failures of one of several members.
-#[test]
-fn failures_in_larger_federations_are_survived() {
-    for (protocol, shape, program) in larger_federations().filter(|it| !takes_long(it)) {
-        let Exploration { extent, end } = explored(protocol, shape, program, larger_bounds(protocol));
-        assert!(matches!(end, Ending::Exhausted), "{end:?}");
-        assert!(extent.runs > 100 && extent.unknown == 0, "{extent:?}");
-    }
-}
-
 /// A protocol, the numbers of clusters and of nodes per cluster, and the messages between them.
 type Larger = (&'static str, (u32, u32), &'static str);
 
@@ -109,15 +99,6 @@ fn two_failures_of_a_planned_program_are_survived() {
     assert!(extent.runs > extent.unknown, "{extent:?}");
 }
 
-#[test]
-fn one_overtaken_step_is_survived() {
-    let bounds = Bounds { overtakings: Some(1), ..ORDERLY };
-    for protocol in ["hydee", "spbc", "coordinated", "chandyLamport", "hierarchicalCoordinated"] {
-        let Exploration { end, .. } = explored(protocol, (2, 1), "0>1,1>0", bounds);
-        assert!(matches!(end, Ending::Exhausted), "{end:?}");
-    }
-}
-
 /// Covers all orders of all steps.
 #[test]
 fn failures_are_survived_in_every_order_of_steps() {
@@ -140,5 +121,30 @@ fn millions_of_states_are_visited() {
     for (protocol, shape, program) in larger_federations().filter(takes_long) {
         let Exploration { end, .. } = explored(protocol, shape, program, larger_bounds(protocol));
         assert!(matches!(end, Ending::Exhausted), "{end:?}");
+    }
+}
+
+mod long {
+    use super::*;
+
+    /// Covers replicas and alerts among three clusters, and failures of one of several members.
+    #[test]
+    #[ignore = "long: run by the step `long tests` of .ci/run"]
+    fn failures_in_larger_federations_are_survived() {
+        for (protocol, shape, program) in larger_federations().filter(|it| !takes_long(it)) {
+            let Exploration { extent, end } = explored(protocol, shape, program, larger_bounds(protocol));
+            assert!(matches!(end, Ending::Exhausted), "{end:?}");
+            assert!(extent.runs > 100 && extent.unknown == 0, "{extent:?}");
+        }
+    }
+
+    #[test]
+    #[ignore = "long: run by the step `long tests` of .ci/run"]
+    fn one_overtaken_step_is_survived() {
+        let bounds = Bounds { overtakings: Some(1), ..ORDERLY };
+        for protocol in ["hydee", "spbc", "coordinated", "chandyLamport", "hierarchicalCoordinated"] {
+            let Exploration { end, .. } = explored(protocol, (2, 1), "0>1,1>0", bounds);
+            assert!(matches!(end, Ending::Exhausted), "{end:?}");
+        }
     }
 }

@@ -6,6 +6,10 @@
 //! restores, message identities and incarnations. A protocol's reports about itself ([`faultline_core::Claim`]) are
 //! kept as claims; they never become part of the state.
 //!
+//! A history is built from all facts, once the run has ended: until then, a rollback can still undo any delivery. It needs
+//! 80 to 250 bytes of memory per fact, which the memory limit of every program includes. The page of a run in progress is
+//! drawn from a new history of all facts so far.
+//!
 //! | module | contents |
 //! | --- | --- |
 //! | [`mod@account`] | the cost of a run |

@@ -169,22 +169,6 @@ fn a_program_runs_on_real_processes_and_its_lines_are_shown() {
 }
 
 #[test]
-fn the_examples_in_other_languages_run() {
-    for (language, command, name) in [
-        ("go", "go", "again.yaml"),
-        ("go", "go", "stencil.yaml"),
-        ("javascript", "node", "sort.yaml"),
-        ("java", "java", "ring.yaml"),
-    ] {
-        let place = TestDirectory::new();
-        let Some(text) = example(&place, language, command, name) else { continue };
-        let (json, code) = place.run(name, "simulate", &text, "run");
-        assert_eq!((code, &json["run"]["outcome"]), (Some(0), &"completed".into()), "{name}: {json}");
-        assert_eq!(json["faults"][0]["state"], "effective", "{name}: {json}");
-    }
-}
-
-#[test]
 fn the_protocol_in_go_acts_like_the_one_in_python() {
     let place = TestDirectory::new();
     let Some(go) = example(&place, "go", "go", "again.yaml") else { return };
@@ -195,4 +179,25 @@ fn the_protocol_in_go_acts_like_the_one_in_python() {
         place.faultline(["export", out]).output().unwrap().stdout
     };
     assert_eq!(facts(&go, "of-go"), facts(&python, "of-python"));
+}
+
+mod long {
+    use super::*;
+
+    #[test]
+    #[ignore = "long: run by the step `long tests` of .ci/run"]
+    fn the_examples_in_other_languages_run() {
+        for (language, command, name) in [
+            ("go", "go", "again.yaml"),
+            ("go", "go", "stencil.yaml"),
+            ("javascript", "node", "sort.yaml"),
+            ("java", "java", "ring.yaml"),
+        ] {
+            let place = TestDirectory::new();
+            let Some(text) = example(&place, language, command, name) else { continue };
+            let (json, code) = place.run(name, "simulate", &text, "run");
+            assert_eq!((code, &json["run"]["outcome"]), (Some(0), &"completed".into()), "{name}: {json}");
+            assert_eq!(json["faults"][0]["state"], "effective", "{name}: {json}");
+        }
+    }
 }

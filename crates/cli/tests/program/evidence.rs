@@ -89,12 +89,13 @@ fn tampering_with_a_sealed_record_of_real_processes_is_detected() {
     }
 }
 
-#[test]
-fn damaged_records_can_be_explained_drawn_and_exported() {
+/// Asserts that damaged records can be explained, drawn and exported. Tries each attack whose number is a multiple of
+/// `step`.
+fn assert_that_damaged_records_are_shown(step: usize) {
     let place = TestDirectory::new();
     place.write("small.yaml", small(CRASH));
     place.faultline(["run", "small.yaml", "--backend", "simulate", "--out", "run", "-q"]).assert().code(0);
-    for (number, Attack { name, act, .. }) in attacks(&place.path("run")).iter().enumerate() {
+    for (number, Attack { name, act, .. }) in attacks(&place.path("run")).iter().enumerate().step_by(step) {
         let dir = format!("attacked-{number}");
         copy(&place.path("run"), &place.path(&dir));
         act.on(&place.path(&dir));
@@ -108,6 +109,11 @@ fn damaged_records_can_be_explained_drawn_and_exported() {
             assert_eq!(output.status.code(), Some(expected), "{name}, {command:?}: {errors}");
         }
     }
+}
+
+#[test]
+fn damaged_records_can_be_explained_drawn_and_exported() {
+    assert_that_damaged_records_are_shown(10);
 }
 
 #[test]
@@ -185,4 +191,14 @@ fn a_repeated_simulation_reveals_edits_that_nothing_else_reveals() {
     relabelled.on(&place.path("run"));
     let refused = place.faultline(["check", "run", "--resimulate"]).assert().code(2);
     refused.stderr(contains("the run was not simulated").and(contains("omit `--resimulate`")));
+}
+
+mod long {
+    use super::*;
+
+    #[test]
+    #[ignore = "long: run by the step `long tests` of .ci/run"]
+    fn every_damaged_record_can_be_explained_drawn_and_exported() {
+        assert_that_damaged_records_are_shown(1);
+    }
 }

@@ -52,16 +52,14 @@ fn a_small_state_space_is_visited_completely_and_a_larger_one_says_where_it_stop
     assert!(!place.path("faultline-runs").exists(), "nothing was found, and nothing written");
 }
 
+fn ends_with_a_verdict(arguments: &[&str], said: &'static str) {
+    let done = TestDirectory::new().faultline(arguments.iter().copied()).assert().code(0);
+    done.stdout(contains(said).and(contains("every run with no step overtaken was visited")));
+}
+
 #[test]
 fn an_exploration_with_default_bounds_ends_with_a_verdict() {
-    let place = TestDirectory::new();
-    for (arguments, said) in [
-        (&["explore", "--quiet"][..], "PASS"),
-        (&["explore", "--protocol", "satin", "--nodes", "1"], "`--overtakings deepen`"),
-    ] {
-        let done = place.faultline(arguments.iter().copied()).assert().code(0);
-        done.stdout(contains(said).and(contains("every run with no step overtaken was visited")));
-    }
+    ends_with_a_verdict(&["explore", "--protocol", "satin", "--nodes", "1"], "`--overtakings deepen`");
 }
 
 #[test]
@@ -96,4 +94,12 @@ fn a_violation_is_recorded_as_its_shortest_run() {
         place.faultline([command, "found"]).assert().code(code).stderr(said);
     }
     assert!(place.path("found/report.html").exists());
+}
+
+mod long {
+    #[test]
+    #[ignore = "long: run by the step `long tests` of .ci/run"]
+    fn an_exploration_with_default_values_ends_with_a_verdict() {
+        super::ends_with_a_verdict(&["explore", "--quiet"], "PASS");
+    }
 }

@@ -96,25 +96,6 @@ fn the_verdict_is_the_last_line_and_coverage_is_printed_on_request() {
 }
 
 #[test]
-fn a_known_defect_is_found_shrunk_and_reproduced() {
-    let place = TestDirectory::new();
-    let arguments = ["fuzz", "--defect", "resend-greater", "--runs", "50", "--jobs", "1", "--out", "found"];
-    let search = place.faultline(arguments).assert();
-    search.code(1).stdout(
-        contains("every sent message was delivered").and(contains("FAULT 0")).and(contains("run again")),
-    );
-    let picture = fs::read_to_string(place.path("found/diagram.svg")).unwrap();
-    assert!(picture.starts_with("<svg") && picture.contains("</svg>"));
-    place.faultline(["check", "found"]).assert().code(1);
-    let file = "found/federation.yaml";
-    let again = place.faultline(["fuzz", "--file", file, "--defect", "resend-greater"]).assert().code(1);
-    let transcript = fs::read_to_string(place.path("found/transcript.txt")).unwrap();
-    again.stdout(contains(transcript));
-    // The correct protocol passes with the same file.
-    place.faultline(["run", file, "--backend", "simulate", "--out", "sound", "-q"]).assert().code(0);
-}
-
-#[test]
 fn a_violation_names_tasks_like_the_transcript_below_it() {
     let place = TestDirectory::new();
     let arguments =
@@ -146,4 +127,29 @@ fn unknown_protocols_and_defects_are_explained() {
         place.faultline(arguments).assert().code(2).stderr(contains("did you mean `hydee`?"));
     }
     place.faultline(["errata", "paxos"]).assert().code(2).stderr(contains("use one of: hc3i"));
+}
+
+mod long {
+    use super::*;
+
+    #[test]
+    #[ignore = "long: run by the step `long tests` of .ci/run"]
+    fn a_known_defect_is_found_shrunk_and_reproduced() {
+        let place = TestDirectory::new();
+        let arguments =
+            ["fuzz", "--defect", "resend-greater", "--runs", "50", "--jobs", "1", "--out", "found"];
+        let search = place.faultline(arguments).assert();
+        search.code(1).stdout(
+            contains("every sent message was delivered").and(contains("FAULT 0")).and(contains("run again")),
+        );
+        let picture = fs::read_to_string(place.path("found/diagram.svg")).unwrap();
+        assert!(picture.starts_with("<svg") && picture.contains("</svg>"));
+        place.faultline(["check", "found"]).assert().code(1);
+        let file = "found/federation.yaml";
+        let again = place.faultline(["fuzz", "--file", file, "--defect", "resend-greater"]).assert().code(1);
+        let transcript = fs::read_to_string(place.path("found/transcript.txt")).unwrap();
+        again.stdout(contains(transcript));
+        // The correct protocol passes with the same file.
+        place.faultline(["run", file, "--backend", "simulate", "--out", "sound", "-q"]).assert().code(0);
+    }
 }

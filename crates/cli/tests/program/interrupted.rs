@@ -231,48 +231,6 @@ fn a_search_interrupted_while_it_shrinks_keeps_the_smallest_run_so_far() {
 }
 
 #[test]
-fn an_interrupted_page_of_errata_continues_with_the_counterexample_that_it_shrinks() {
-    let place = TestDirectory::new();
-    let arguments = ["errata", "hydee", "--runs", "20", "--jobs", "1", "--out", "page"];
-    let journal = || -> Vec<Value> {
-        let text = fs::read_to_string(place.path("page/runs.jsonl")).unwrap_or_default();
-        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        whole.lines().skip(1).map(|it| serde_json::from_str(it).unwrap()).collect()
-    };
-    let of = |is_shrunk: bool| {
-        journal().into_iter().find(|it| it["isShrunk"] == is_shrunk && it["detection"]["seeds"].is_u64())
-    };
-    let child = begun(&place, &arguments);
-    wait_until(|| of(false).is_some(), || "no counterexample is found".to_owned());
-    signal(&child, "TERM");
-    let cut = child.wait_with_output().unwrap();
-    assert_eq!(cut.status.code(), Some(3), "{}", text(&cut.stderr));
-    assert!(text(&cut.stderr).contains("entries incomplete; to continue"), "{}", text(&cut.stderr));
-    let before = journal();
-    let detection = of(false).unwrap()["detection"].clone();
-    let record = format!("page/{}", detection["defect"].as_str().unwrap());
-    let page = fs::read_to_string(place.path("page/errata.html")).unwrap();
-    assert!(page.contains("The search for a smaller counterexample was interrupted."));
-    place.faultline(["check", &record, "-q"]).assert().code(1);
-    let resume: Vec<&str> = arguments.into_iter().chain(["--resume"]).collect();
-    let child = begun(&place, &resume);
-    wait_until(|| of(true).is_some(), || "the counterexample is not shrunk".to_owned());
-    signal(&child, "TERM");
-    let again = child.wait_with_output().unwrap();
-    assert_eq!(again.status.code(), Some(3), "{}", text(&again.stderr));
-    let after = journal();
-    assert_eq!(after[..before.len()], before[..]);
-    assert_eq!(
-        after[before.len()]["detection"],
-        detection,
-        "the defect is not searched for again: {after:?}"
-    );
-    place.faultline(["check", &record, "-q"]).assert().code(1);
-    let page = fs::read_to_string(place.path("page/errata.html")).unwrap();
-    assert!(page.contains(record.trim_start_matches("page/")));
-}
-
-#[test]
 fn an_interrupted_table_has_the_rows_so_far() {
     let place = TestDirectory::new();
     let mut child =
@@ -308,5 +266,52 @@ fn an_evaluation_interrupted_on_real_processes_writes_a_page_with_what_is_missin
         let page = fs::read_to_string(place.path("out/index.html")).unwrap();
         assert!(page.contains("Interrupted: ") && page.contains("runs missing"), "{page}");
         assert!(place.path("out/runs.jsonl").exists(), "the journal is kept");
+    }
+}
+
+mod long {
+    use super::*;
+
+    #[test]
+    #[ignore = "long: run by the step `long tests` of .ci/run"]
+    fn an_interrupted_page_of_errata_continues_with_the_counterexample_that_it_shrinks() {
+        let place = TestDirectory::new();
+        let arguments = ["errata", "hydee", "--runs", "20", "--jobs", "1", "--out", "page"];
+        let journal = || -> Vec<Value> {
+            let text = fs::read_to_string(place.path("page/runs.jsonl")).unwrap_or_default();
+            let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+            whole.lines().skip(1).map(|it| serde_json::from_str(it).unwrap()).collect()
+        };
+        let of = |is_shrunk: bool| {
+            journal().into_iter().find(|it| it["isShrunk"] == is_shrunk && it["detection"]["seeds"].is_u64())
+        };
+        let child = begun(&place, &arguments);
+        wait_until(|| of(false).is_some(), || "no counterexample is found".to_owned());
+        signal(&child, "TERM");
+        let cut = child.wait_with_output().unwrap();
+        assert_eq!(cut.status.code(), Some(3), "{}", text(&cut.stderr));
+        assert!(text(&cut.stderr).contains("entries incomplete; to continue"), "{}", text(&cut.stderr));
+        let before = journal();
+        let detection = of(false).unwrap()["detection"].clone();
+        let record = format!("page/{}", detection["defect"].as_str().unwrap());
+        let page = fs::read_to_string(place.path("page/errata.html")).unwrap();
+        assert!(page.contains("The search for a smaller counterexample was interrupted."));
+        place.faultline(["check", &record, "-q"]).assert().code(1);
+        let resume: Vec<&str> = arguments.into_iter().chain(["--resume"]).collect();
+        let child = begun(&place, &resume);
+        wait_until(|| of(true).is_some(), || "the counterexample is not shrunk".to_owned());
+        signal(&child, "TERM");
+        let again = child.wait_with_output().unwrap();
+        assert_eq!(again.status.code(), Some(3), "{}", text(&again.stderr));
+        let after = journal();
+        assert_eq!(after[..before.len()], before[..]);
+        assert_eq!(
+            after[before.len()]["detection"],
+            detection,
+            "the defect is not searched for again: {after:?}"
+        );
+        place.faultline(["check", &record, "-q"]).assert().code(1);
+        let page = fs::read_to_string(place.path("page/errata.html")).unwrap();
+        assert!(page.contains(record.trim_start_matches("page/")));
     }
 }

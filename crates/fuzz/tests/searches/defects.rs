@@ -10,7 +10,7 @@ use faultline_protocols::{cck, hc3i, hydee, independent, pessimistic_logging, sa
 /// The number of seeds within which each defect must be detected.
 const BOUND: u64 = 100;
 
-/// Defects that need more seeds.
+/// Defects that need more seeds, which only the long tests run.
 const RARE: &[(Defect, u64)] = &[
     (Defect::Hc3i(hc3i::Defect::OlderEpochsAccepted), 500),
     (Defect::Hc3i(hc3i::Defect::CollectsWithoutSilent), 1000),
@@ -79,8 +79,13 @@ fn first_violation(defect: Defect) -> Option<(u64, Property)> {
 }
 
 fn found_within_the_bound(protocol: &str) {
+    let is_rare = |defect: &Defect| RARE.iter().any(|(rare, _)| rare == defect);
+    all_found(Defect::of(protocol).filter(|it| !DIRECTED.contains(it) && !is_rare(it)));
+}
+
+fn all_found(defects: impl Iterator<Item = Defect>) {
     let mut missed = Vec::new();
-    for defect in Defect::of(protocol).filter(|it| !DIRECTED.contains(it)) {
+    for defect in defects {
         match first_violation(defect) {
             Some((seed, property)) => println!("{defect}: seed {seed}, {property:?}"),
             None => missed.push(defect),
@@ -188,4 +193,25 @@ fn shrinking_ends_with_the_best_scenario_so_far_if_the_caller_asks() {
     assert!(shrunk.trial.violated().any(|it| it == property));
     let at_once = shrink(&scenario, property, Steps::default(), |_, _| ControlFlow::Break(())).unwrap();
     assert_eq!((at_once.trials, &at_once.trial.scenario), (0, &scenario), "the scenario is unchanged");
+}
+
+mod long {
+    use super::*;
+
+    /// Searches for the rare defects of these protocols.
+    fn rare_found(of_protocols: impl Fn(&str) -> bool) {
+        all_found(RARE.iter().map(|(defect, _)| *defect).filter(|it| of_protocols(it.protocol())));
+    }
+
+    #[test]
+    #[ignore = "long: run by the step `long tests` of .ci/run"]
+    fn each_rare_defect_of_hc3i_is_found_within_its_bound() {
+        rare_found(|it| it == "hc3i");
+    }
+
+    #[test]
+    #[ignore = "long: run by the step `long tests` of .ci/run"]
+    fn each_rare_defect_of_any_other_protocol_is_found_within_its_bound() {
+        rare_found(|it| it != "hc3i");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::UNIX_EPOCH;
 
-use faultline_api::samples::{SAMPLES, sample};
+use faultline_api::samples::{SAMPLES, Sample, sample};
 use faultline_api::{Federation, parse};
 use faultline_checker::{Property, Verdict};
 use faultline_report::{RecordedRun, Summary};
@@ -38,9 +38,9 @@ fn exported(run: &UnjudgedRecording) -> String {
     String::from_utf8(bytes).expect("it is JSON")
 }
 
-#[test]
-fn an_exported_run_is_imported_with_the_same_facts_and_the_same_verdict() {
-    for sample in SAMPLES {
+/// Asserts that the exported runs of these samples are imported with the same facts and the same verdict.
+fn assert_that_imports_equal_exports<'a>(samples: impl Iterator<Item = &'a Sample>) {
+    for sample in samples {
         let federation = parse(sample.name, sample.text.as_bytes()).unwrap_or_else(|it| panic!("{it}"));
         let run = simulated(&federation);
         let again = import(&exported(&run), None).unwrap_or_else(|error| panic!("{}: {error}", sample.name));
@@ -52,6 +52,12 @@ fn an_exported_run_is_imported_with_the_same_facts_and_the_same_verdict() {
         assert_eq!(violated, after.violated().collect::<Vec<_>>(), "{}", sample.name);
         assert!(after.of(Property::NoLoss).instances == before.of(Property::NoLoss).instances);
     }
+}
+
+#[test]
+fn an_exported_run_is_imported_with_the_same_facts_and_the_same_verdict() {
+    let names = ["ping-pong", "quickstart", "hydee", "domino", "tic", "cck-short"];
+    assert_that_imports_equal_exports(names.iter().map(|it| sample(it).expect("there is such a sample")));
 }
 
 #[test]
@@ -258,10 +264,11 @@ const UNNOTICED: &[&str] = &[
     "the start of a second life moved to the end, sealed again",
 ];
 
-#[test]
-fn edited_facts_are_detected_in_events() {
+/// Asserts that edited facts of these samples are detected in events. Tries each edit whose number is a multiple of
+/// `step`.
+fn assert_that_edits_are_detected(samples: &[&str], step: usize) {
     let mut unexpected = Vec::new();
-    for name in ["quickstart", "hydee", "pessimistic-logging"] {
+    for &name in samples {
         let text = sample(name).expect("there is such a sample").text;
         let federation = parse(name, text.as_bytes()).unwrap_or_else(|it| panic!("{it}"));
         let session = Session::new(&federation).of_text(text, UNIX_EPOCH);
@@ -269,7 +276,7 @@ fn edited_facts_are_detected_in_events() {
         let place = tempfile::tempdir().expect("a directory");
         run.write(&Bundle::create(place.path()).expect("it is empty")).expect("it can be written");
         let (mut tried, mut passed) = (0, Vec::new());
-        for Attack { name: attack, act, .. } in attacks(place.path()) {
+        for Attack { name: attack, act, .. } in attacks(place.path()).into_iter().step_by(step) {
             let Act::Resealed(edit) = act else { continue };
             let mut edited = run.clone();
             edit(&mut edited.manifest, &mut edited.trace);
@@ -284,11 +291,16 @@ fn edited_facts_are_detected_in_events() {
             }
         }
         println!("{name}: {tried} edits");
-        assert!(tried > 30, "only {tried} edits");
+        assert!(tried * step > 30, "only {tried} edits");
         passed.retain(|it| !UNNOTICED.contains(&it.as_str()));
         unexpected.extend(passed.into_iter().map(|it| format!("{name}: {it}")));
     }
     assert!(unexpected.is_empty(), "these pass: {unexpected:#?}");
+}
+
+#[test]
+fn edited_facts_are_detected_in_events() {
+    assert_that_edits_are_detected(&["quickstart"], 8);
 }
 
 /// A small generator of numbers, so that edits are the same in every run.
@@ -346,4 +358,20 @@ fn random_edits_cause_no_panic() {
         }
     }
     assert!((100..900).contains(&imported), "{imported} of 1000 edited logs were imported");
+}
+
+mod long {
+    use super::*;
+
+    #[test]
+    #[ignore = "long: run by the step `long tests` of .ci/run"]
+    fn every_exported_sample_is_imported_with_the_same_facts_and_the_same_verdict() {
+        assert_that_imports_equal_exports(SAMPLES.iter());
+    }
+
+    #[test]
+    #[ignore = "long: run by the step `long tests` of .ci/run"]
+    fn each_edit_of_facts_is_detected_in_events() {
+        assert_that_edits_are_detected(&["quickstart", "hydee", "pessimistic-logging"], 1);
+    }
 }

@@ -112,39 +112,41 @@ fn a_cluster_that_joins_late_has_not_failed() {
     assert!(matches!(ended.outcome, Outcome::Unrecoverable { .. }), "{:?}", ended.outcome);
 }
 
+/// The first seed and the number of seeds of the ordinary tests.
+const FIRST: (u64, u64) = (0, 60);
+
 #[test]
 fn tic_survives_whatever_fails() {
-    survives(Protocol::Tic, |seed| Federation::random(seed, 3), 20);
+    survives(Protocol::Tic, |seed| Federation::random(seed, 3), 20, FIRST);
 }
 
 #[test]
 fn sel_survives_whatever_fails() {
-    survives(Protocol::Sel, |seed| Federation::random(seed, 3), 20);
+    survives(Protocol::Sel, |seed| Federation::random(seed, 3), 20, FIRST);
 }
 
 #[test]
 fn satin_survives_whatever_fails() {
-    survives(Protocol::Satin, |seed| Federation::random(seed, 3), u64::MAX);
+    survives(Protocol::Satin, |seed| Federation::random(seed, 3), u64::MAX, FIRST);
 }
 
 #[test]
 fn tic_survives_with_servers_late_clusters_and_bounds() {
-    survives(Protocol::Tic, |seed| Federation::wide(seed, 3), 5);
+    survives(Protocol::Tic, |seed| Federation::wide(seed, 3), 5, FIRST);
 }
 
 #[test]
 fn sel_survives_with_servers_late_clusters_and_bounds() {
-    survives(Protocol::Sel, |seed| Federation::wide(seed, 3), 5);
+    survives(Protocol::Sel, |seed| Federation::wide(seed, 3), 5, FIRST);
 }
 
 #[test]
 fn satin_survives_with_servers_late_clusters_and_bounds() {
-    survives(Protocol::Satin, |seed| Federation::wide(seed, 3), u64::MAX);
+    survives(Protocol::Satin, |seed| Federation::wide(seed, 3), u64::MAX, FIRST);
 }
 
 /// Asserts that every run has the correct result. At most one run in `of` may be unrecoverable.
-fn survives(protocol: Protocol, federation: impl Fn(u64) -> Federation, of: u64) {
-    let (from, count) = seeds();
+fn survives(protocol: Protocol, federation: impl Fn(u64) -> Federation, of: u64, (from, count): (u64, u64)) {
     let (mut failed, mut lost, mut restored, mut absorbed, mut thefts) = (Vec::new(), Vec::new(), 0, 0, 0);
     for seed in from..from + count {
         let federation = federation(seed);
@@ -176,9 +178,49 @@ fn survives(protocol: Protocol, federation: impl Fn(u64) -> Federation, of: u64)
     assert!(failed.is_empty(), "{} of {count}: {:#?}", failed.len(), &failed[..failed.len().min(20)]);
 }
 
-/// Returns the first seed and the number of seeds. `FAULTLINE_SEEDS=FROM,COUNT` overrides them.
+/// Returns the first seed and the number of seeds of the long tests. `FAULTLINE_SEEDS=FROM,COUNT` overrides them.
 fn seeds() -> (u64, u64) {
     let asked = std::env::var("FAULTLINE_SEEDS").ok();
     let numbers = asked.as_deref().and_then(|it| it.split_once(','));
     numbers.and_then(|(from, count)| Some((from.parse().ok()?, count.parse().ok()?))).unwrap_or((0, 300))
+}
+
+mod long {
+    use super::*;
+
+    #[test]
+    #[ignore = "long: run by the step `long tests` of .ci/run"]
+    fn tic_survives_with_many_seeds_whatever_fails() {
+        survives(Protocol::Tic, |seed| Federation::random(seed, 3), 20, seeds());
+    }
+
+    #[test]
+    #[ignore = "long: run by the step `long tests` of .ci/run"]
+    fn sel_survives_with_many_seeds_whatever_fails() {
+        survives(Protocol::Sel, |seed| Federation::random(seed, 3), 20, seeds());
+    }
+
+    #[test]
+    #[ignore = "long: run by the step `long tests` of .ci/run"]
+    fn satin_survives_with_many_seeds_whatever_fails() {
+        survives(Protocol::Satin, |seed| Federation::random(seed, 3), u64::MAX, seeds());
+    }
+
+    #[test]
+    #[ignore = "long: run by the step `long tests` of .ci/run"]
+    fn tic_survives_with_many_seeds_servers_late_clusters_and_bounds() {
+        survives(Protocol::Tic, |seed| Federation::wide(seed, 3), 5, seeds());
+    }
+
+    #[test]
+    #[ignore = "long: run by the step `long tests` of .ci/run"]
+    fn sel_survives_with_many_seeds_servers_late_clusters_and_bounds() {
+        survives(Protocol::Sel, |seed| Federation::wide(seed, 3), 5, seeds());
+    }
+
+    #[test]
+    #[ignore = "long: run by the step `long tests` of .ci/run"]
+    fn satin_survives_with_many_seeds_servers_late_clusters_and_bounds() {
+        survives(Protocol::Satin, |seed| Federation::wide(seed, 3), u64::MAX, seeds());
+    }
 }

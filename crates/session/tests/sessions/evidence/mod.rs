@@ -74,12 +74,18 @@ fn tampering_with_a_record_of_hc3i_is_detected() {
     withstands("quickstart");
 }
 
-#[test]
-fn tampering_with_a_record_of_hydee_is_detected() {
-    withstands("hydee");
-}
+mod long {
+    use super::withstands;
 
-#[test]
-fn tampering_with_a_record_of_pessimistic_logging_is_detected() {
-    withstands("pessimistic-logging");
+    #[test]
+    #[ignore = "long: run by the step `long tests` of .ci/run"]
+    fn tampering_with_a_record_of_hydee_is_detected() {
+        withstands("hydee");
+    }
+
+    #[test]
+    #[ignore = "long: run by the step `long tests` of .ci/run"]
+    fn tampering_with_a_record_of_pessimistic_logging_is_detected() {
+        withstands("pessimistic-logging");
+    }
 }
