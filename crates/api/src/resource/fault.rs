@@ -121,6 +121,32 @@ pub struct Crash {
     pub repair: Option<Duration>,
 }
 
+impl Crash {
+    /// Returns the crash of a node that restarts with its storage. Without a number, the node is drawn from the seed.
+    pub fn new(cluster: impl Into<String>, node: Option<u32>) -> Crash {
+        Crash {
+            cluster: cluster.into(),
+            node,
+            process: None,
+            reported: None,
+            storage: None,
+            returns: None,
+            repair: None,
+        }
+    }
+
+    /// Returns the crash of the process with this name, which restarts with its storage.
+    pub fn of_process(name: String) -> Crash {
+        Crash { process: Some(name), ..Crash::new(ANY, None) }
+    }
+}
+
+impl From<Crash> for FaultSpec {
+    fn from(crash: Crash) -> FaultSpec {
+        FaultSpec { crash: Some(crash), ..FaultSpec::default() }
+    }
+}
+
 /// Pauses a process for a while.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -173,6 +199,19 @@ pub struct LoseCluster {
     /// there are none, wait. Default: not at all or, with `trace`, for as long as the recorded failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repair: Option<Duration>,
+}
+
+impl LoseCluster {
+    /// Returns the loss of a cluster whose processes restart with their storage.
+    pub fn new(cluster: impl Into<String>) -> LoseCluster {
+        LoseCluster { cluster: cluster.into(), reported: None, storage: None, returns: None, repair: None }
+    }
+}
+
+impl From<LoseCluster> for FaultSpec {
+    fn from(loss: LoseCluster) -> FaultSpec {
+        FaultSpec { lose_cluster: Some(loss), ..FaultSpec::default() }
+    }
 }
 
 /// Kills all processes of a rack at once.

@@ -360,6 +360,31 @@ pub struct Failures {
 }
 
 impl FederationSpec {
+    /// Returns a federation without faults, in which everything else has its default.
+    pub fn new(
+        clusters: Vec<ClusterSpec>,
+        protocol: ProtocolSpec,
+        application: ApplicationSpec,
+    ) -> FederationSpec {
+        FederationSpec {
+            seed: None,
+            clusters,
+            links: None,
+            storage: None,
+            protocol,
+            application,
+            stealing: None,
+            schedule: None,
+            failures: None,
+            faults: Vec::new(),
+            deadline: None,
+            kubernetes: None,
+            simulator: None,
+            expect: Vec::new(),
+            pause: false,
+        }
+    }
+
     /// Returns the seed; 0 if none is given.
     pub fn seed(&self) -> u64 {
         self.seed.unwrap_or(0)
