@@ -26,7 +26,7 @@ use faultline_runtime::supervise::{ChangeQueue, JournalContents, RunError};
 use faultline_runtime::{Keys, RunOptions, interrupt};
 use faultline_session::{Backend, PreparedRun, Recording, RunEnd, Session, SessionError, bound_memory};
 use faultline_trace::manifest::BackendKind;
-use faultline_trace::{Bundle, Trace, read_facts};
+use faultline_trace::{Bundle, Manifest, Trace, read_facts};
 use tokio::sync::Semaphore;
 
 use crate::amend::Amender;
@@ -108,19 +108,14 @@ impl Visitor for Run<'_> {
         let (place_registry, sum, change_queue) =
             (PlaceRegistry::default(), Sum::default(), ChangeQueue::default());
         let bundle = Bundle::open(out);
-        let has_begun = begun(&bundle)?;
-        let is_over = has_begun && bundle.read_manifest().map_err(CommandError::machine)?.outcome.is_some();
-        let (past, lost) = match has_begun && !is_over {
-            false => (None, None),
-            true => read_journal(out).map_or_else(|why| (None, Some(why)), |past| (Some(past), None)),
-        };
-        if past.is_none() && federation.spec.pause {
+        let earlier = EarlierRun::of(&bundle)?;
+        if earlier.journal().is_none() && federation.spec.pause {
             change_queue.ask([Change::Pause(true)], None);
         }
-        let run = past.as_ref().map_or_else(identity, |it| Ok(it.run().to_owned()))?;
+        let run = earlier.journal().map_or_else(identity, |it| Ok(it.run().to_owned()))?;
         let awaited = awaited_clusters(&federation.spec);
         let run_state = RunState::new(run.clone(), setup.names.clone(), awaited, place_registry.clone());
-        let note = past.as_ref().and_then(JournalContents::note);
+        let note = earlier.journal().and_then(JournalContents::note);
         let amender = Amender::new(federation, note, change_queue.clone());
         if let Some(newest) = amender.newest() {
             run_state.amended(newest);
@@ -143,50 +138,39 @@ impl Visitor for Run<'_> {
         sum.describe(RunInfo::of(&draft));
         let run_recorder = run_state.keep(&draft);
         // A resumed run must never be reported as not started.
-        match has_begun {
-            true if is_over => run_state.judging(),
-            true => run_state.resumed(),
-            false => {}
+        match &earlier {
+            EarlierRun::Finished => run_state.judging(),
+            EarlierRun::Unfinished(..) => run_state.resumed(),
+            EarlierRun::NotBegun => {}
         }
-        let address = api::serve(arguments.api, api).map_err(|error| {
-            CommandError::machine(format!("cannot serve the API on {}: {error}", arguments.api))
-        })?;
-        // The reader of standard output may have closed it.
-        drop(writeln!(io::stdout(), "{address}"));
-        if is_over {
-            let recording = Recording::read(&bundle).map_err(|it| it.to_string());
-            return conclude(recording, &bundle, &run_state, &sum, &ended);
-        }
-        let begun = match has_begun {
-            true => Some(bundle.read_manifest().map_err(CommandError::machine)?),
-            false => {
-                if bundle.holds_a_run() {
-                    // The application has not begun, so the run can start from the beginning.
-                    bundle.clear().map_err(CommandError::machine)?;
-                }
-                Bundle::create(out).map_err(CommandError::input)?;
-                None
+        serve(arguments.api, api)?;
+        let (begun, past) = match earlier {
+            EarlierRun::Finished => {
+                let recording = Recording::read(&bundle).map_err(|it| it.to_string());
+                return conclude(recording, &bundle, &run_state, &sum, &ended);
+            }
+            EarlierRun::Unfinished(_, Err(why)) => {
+                return conclude(Err(why), &bundle, &run_state, &sum, &ended);
+            }
+            EarlierRun::Unfinished(manifest, Ok(past)) => (Some(manifest), Some(past)),
+            EarlierRun::NotBegun => {
+                begin_record(&bundle)?;
+                (None, None)
             }
         };
-        if let Some(why) = lost {
-            return conclude(Err(why), &bundle, &run_state, &sum, &ended);
-        }
-        let listen = arguments.listen;
-        let replace_after = federation.spec.failures().replace_after().into();
-        let (of_run, interrupted) = (sum.clone(), ended.clone());
         let mut pods = Pods {
             run,
             keys,
-            replace_after,
-            listen,
-            sum: of_run,
+            replace_after: federation.spec.failures().replace_after().into(),
+            listen: arguments.listen,
+            sum: sum.clone(),
             past,
             change_queue,
             place_registry,
             run_recorder,
-            ended: interrupted,
+            ended: ended.clone(),
         };
-        let recording = match session.resumed(begun.as_ref()).record_setup(&setup, &bundle, &mut pods) {
+        let recording = match session.resumed(begun.as_deref()).record_setup(&setup, &bundle, &mut pods) {
             Ok(run) => Ok(run.judge()),
             // A restarted program will resume the run.
             Err(SessionError::Backend(RunError::Left)) => return Ok(()),
@@ -194,6 +178,36 @@ impl Visitor for Run<'_> {
             Err(error) => return Err(CommandError::machine(error)),
         };
         conclude(recording, &bundle, &run_state, &sum, &ended)
+    }
+}
+
+/// The run whose record a supervisor finds when it starts.
+enum EarlierRun {
+    /// There is no record, or the application had not begun.
+    NotBegun,
+    /// The run can be resumed, unless its journal is lost.
+    Unfinished(Box<Manifest>, Result<JournalContents, String>),
+    Finished,
+}
+
+impl EarlierRun {
+    fn of(bundle: &Bundle) -> Result<EarlierRun, CommandError> {
+        if !begun(bundle)? {
+            return Ok(EarlierRun::NotBegun);
+        }
+        let manifest = bundle.read_manifest().map_err(CommandError::machine)?;
+        if manifest.outcome.is_some() {
+            return Ok(EarlierRun::Finished);
+        }
+        Ok(EarlierRun::Unfinished(Box::new(manifest), read_journal(bundle.dir())))
+    }
+
+    /// Returns the journal from which the run is to be resumed.
+    fn journal(&self) -> Option<&JournalContents> {
+        match self {
+            EarlierRun::Unfinished(_, journal) => journal.as_ref().ok(),
+            EarlierRun::NotBegun | EarlierRun::Finished => None,
+        }
     }
 }
 
@@ -278,6 +292,24 @@ fn begun(bundle: &Bundle) -> Result<bool, CommandError> {
     let facts =
         facts.map_err(|error| CommandError::machine(format!("cannot read {}: {error}", path.display())))?;
     Ok(facts.is_ok_and(|it| it.stream.iter().any(|(_, fact)| *fact == Fact::Begun)))
+}
+
+/// Creates the record of a new run.
+fn begin_record(bundle: &Bundle) -> Result<(), CommandError> {
+    if bundle.holds_a_run() {
+        // The application has not begun, so the run can start from the beginning.
+        bundle.clear().map_err(CommandError::machine)?;
+    }
+    Bundle::create(bundle.dir()).map(drop).map_err(CommandError::input)
+}
+
+/// Serves the API, and prints its address.
+fn serve(address: SocketAddr, api: ApiState) -> Result<(), CommandError> {
+    let address = api::serve(address, api)
+        .map_err(|error| CommandError::machine(format!("cannot serve the API on {address}: {error}")))?;
+    // The reader of standard output may have closed it.
+    drop(writeln!(io::stdout(), "{address}"));
+    Ok(())
 }
 
 /// Reports the judgement, or the reason why there is none, and waits for a termination signal while the API serves the

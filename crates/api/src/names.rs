@@ -195,23 +195,11 @@ mod tests {
 
     fn names() -> Names {
         let cluster = |name: &str, nodes| ClusterSpec::new(name, nodes);
-        let spec = FederationSpec {
-            seed: None,
-            clusters: vec![cluster("paris", 3), cluster("b-1", 2)],
-            links: None,
-            storage: None,
-            protocol: ProtocolSpec::None(Unprotected::default()),
-            application: ApplicationSpec::Heat(Heat::default()),
-            stealing: None,
-            schedule: None,
-            failures: None,
-            faults: vec![],
-            deadline: None,
-            kubernetes: None,
-            simulator: None,
-            expect: Vec::new(),
-            pause: false,
-        };
+        let spec = FederationSpec::new(
+            vec![cluster("paris", 3), cluster("b-1", 2)],
+            ProtocolSpec::None(Unprotected::default()),
+            ApplicationSpec::Heat(Heat::default()),
+        );
         Names::with_extra(&spec, &[Role::STORAGE_SERVER, Role(9), Role::STORAGE_SERVER])
     }
 

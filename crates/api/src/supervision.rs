@@ -24,6 +24,7 @@ use std::net::IpAddr;
 
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_with_macros::skip_serializing_none;
 use thiserror::Error;
 
 use crate::resource::{FederationSpec, MAX_CLUSTERS};
@@ -161,35 +162,35 @@ pub struct Amended {
 }
 
 /// The supervisor's answer to the last spec.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Amendment {
     /// Generation of the resource.
     pub generation: i64,
     /// The reason why the spec was rejected; absent if it was accepted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
 
 /// What a client has received of the record of a run in progress.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HeldFacts {
     /// Digest of the description that it has; absent if it has none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// For each file of facts: the process, the life, and the number of bytes.
     pub facts: Vec<(u32, u32, u64)>,
 }
 
 /// The beginning of an answer to a request for facts.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FactsHead {
     /// Digest of the description.
     pub digest: String,
     /// The manifest and the federation file; absent if the client has them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<[String; 2]>,
 }
 
@@ -235,6 +236,7 @@ impl PieceHead {
 ///
 /// Deserialising skips the elements of a list that are beyond its limit. Otherwise, a list of empty elements from a
 /// foreign program would occupy many times the memory of its text.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunStatus {
@@ -246,10 +248,8 @@ pub struct RunStatus {
     /// Generation of the known places; 0 if none are known yet.
     pub generation: u64,
     /// Answer to the last spec; absent if no spec has been sent since the supervisor started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amendment: Option<Amendment>,
     /// Seconds since the application started; absent before that. After the end, the duration of the run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elapsed_seconds: Option<f64>,
     /// Names of the processes whose agents are not ready.
     #[serde(deserialize_with = "first::<MAX_PROCESSES, _, _>")]
@@ -264,12 +264,10 @@ pub struct RunStatus {
     pub links: Vec<LinkReport>,
     /// Features that traffic control supports; absent if no place has a shaper, in which case delay lines in the nodes
     /// emulate all links.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shaping: Option<Shaping>,
     /// Total number of rollbacks in all clusters.
     pub rollbacks: u32,
     /// Verdict, once the record has been judged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<RunVerdict>,
     /// Whether the run exceeded its deadline.
     #[serde(default)]
@@ -356,6 +354,7 @@ pub enum ClusterState {
 }
 
 /// Counts of faults.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Faults {
@@ -366,14 +365,13 @@ pub struct Faults {
     /// Faults that were due, but had no effect.
     pub without_effect: u32,
     /// The longest time from the first to the last effect of one fault, by the clocks of its targets, in microseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst_skew_micros: Option<u64>,
     /// The longest time between the due time of a fault and its last effect, in microseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst_latency_micros: Option<u64>,
 }
 
 /// A link from one cluster to another, or within a cluster.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LinkReport {
@@ -384,10 +382,8 @@ pub struct LinkReport {
     /// Requested latency, in microseconds.
     pub requested_micros: u64,
     /// Measured latency, in microseconds; absent before the measurement, and for links within a cluster of one process.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_micros: Option<u64>,
     /// Whether the measured latency equals the requested one, within the tolerance.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_requested: Option<bool>,
 }
 
@@ -420,13 +416,13 @@ pub enum RunVerdict {
 }
 
 /// An event of the run.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunEvent {
     /// Number of the event. Events are numbered from 1, without gaps.
     pub number: u64,
     /// Seconds since the application started; absent before that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_seconds: Option<f64>,
     /// Kind of the event, in one word, such as `Started`, `FaultInjected` or `RolledBack`.
     pub reason: String,
@@ -436,7 +432,6 @@ pub struct RunEvent {
     pub text: String,
     /// Microseconds since the event occurred, when the status was sent. Clocks of different machines need not agree.
     /// Absent in statuses of older supervisors.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_micros: Option<u64>,
 }
 

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::arguments::{CompareArguments, ComparedOn, Format, compared};
 use crate::campaign::{self, Divisible};
 use crate::command_error::{CommandError, Exit};
+use crate::files::Source;
 use crate::journal::{
     Head, PartPrinter, RUNS, ResultJournal, RunResult, gather, print_missing, print_out_of_memory,
 };
@@ -125,6 +126,10 @@ impl Done {
             Done::Costs(it) => (it.missing, it.out_of_memory),
             Done::Curves(it) => (it.missing, it.out_of_memory),
         }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.incomplete() == (0, 0)
     }
 
     fn has_failed(&self) -> bool {
@@ -258,20 +263,11 @@ fn options(arguments: &CompareArguments, settings: &Settings) -> Vec<(&'static s
 
 /// Executes `faultline compare`.
 pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError> {
-    let CompareArguments { file, out, format, backend, resume, quiet, .. } = arguments;
+    let CompareArguments { file, out, backend, resume, quiet, .. } = arguments;
     let is_on_cluster = *backend == ComparedOn::Kubernetes;
     campaign::check_options(&arguments.parts, is_on_cluster)?;
     check_backend(arguments)?;
-    let source = files::read(file)?;
-    let federation = source.parse()?;
-    files::refuse_pause(&source.label, &federation)?;
-    if federation.spec.application.system().is_some() {
-        return Err(CommandError::input(miette!(
-            help = "repeat its run with `faultline run --repeat N`",
-            "{}: a system has no protocol that could be compared with others",
-            source.label
-        )));
-    }
+    let (source, federation) = read(file)?;
     let settings = settings(arguments, &federation)?;
     let work = Work::of(arguments, &federation, &source.label)?;
     let interrupted = interrupt::flag();
@@ -289,11 +285,9 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     }
     let mut gathered = gather(&arguments.parts.gather, "comparison", &of_parts)?;
     let _claim = Claim::of(place::RESULTS, out)?;
-    let names: Vec<String> = settings
-        .protocols
-        .iter()
-        .flat_map(|it| [true, false].map(|faults| name_of_runs(it, faults)))
-        .collect();
+    let protocols = settings.protocols.iter();
+    let names: Vec<_> =
+        protocols.flat_map(|it| [true, false].map(|faults| name_of_runs(it, faults))).collect();
     let records = Records::new(out, names.len());
     records.check(&names)?;
     // Runs on real processes have records of their own instead of a journal.
@@ -343,7 +337,34 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     if let Some(command_error) = processes.command_error.take() {
         return Err(command_error);
     }
-    done.write(out, &|protocol, faults| records.link(&name_of_runs(protocol, faults), settings.first_seed))?;
+    present(arguments, &done, &records, settings.first_seed)?;
+    records.result()?;
+    Ok(Exit::of_runs(done.has_failed(), done.is_complete() && done.is_judged()))
+}
+
+/// Reads the federation to compare.
+fn read(file: &Path) -> Result<(Source, Federation), CommandError> {
+    let source = files::read(file)?;
+    let federation = source.parse()?;
+    files::refuse_pause(&source.label, &federation)?;
+    if federation.spec.application.system().is_some() {
+        return Err(CommandError::input(miette!(
+            help = "repeat its run with `faultline run --repeat N`",
+            "{}: a system has no protocol that could be compared with others",
+            source.label
+        )));
+    }
+    Ok((source, federation))
+}
+
+/// Writes the page, and prints the results and what is missing.
+fn present(
+    CompareArguments { out, format, .. }: &CompareArguments,
+    done: &Done,
+    records: &Records<'_>,
+    first_seed: u64,
+) -> Result<(), CommandError> {
+    done.write(out, &|protocol, faults| records.link(&name_of_runs(protocol, faults), first_seed))?;
     output::print(&match format {
         Format::Json => done.json(),
         Format::Text => output::filled(format!("{}\n{}\n", done.text(), out.join("index.html").display())),
@@ -351,10 +372,8 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     let (missing, out_of_memory) = done.incomplete();
     print_missing(missing);
     print_out_of_memory(out_of_memory);
-    let is_complete = missing + out_of_memory == 0;
-    if is_complete && !done.is_judged() {
+    if done.is_complete() && !done.is_judged() {
         output::note("nothing could be judged: the notes state the reasons and their remedies");
     }
-    records.result()?;
-    Ok(Exit::of_runs(done.has_failed(), is_complete && done.is_judged()))
+    Ok(())
 }

@@ -52,19 +52,8 @@ impl Size {
             ApplicationSpec::Heat(it) => it.state(),
             ApplicationSpec::Synthetic(it) => it.state(),
             ApplicationSpec::Nas(it) => it.state(),
-            ApplicationSpec::Exchange(_)
-            | ApplicationSpec::Farm(_)
-            | ApplicationSpec::PingPong(_)
-            | ApplicationSpec::Salted(_)
-            | ApplicationSpec::Fibonacci(_)
-            | ApplicationSpec::NQueens(_)
-            | ApplicationSpec::Qap(_)
-            | ApplicationSpec::TaskGraph(_)
-            | ApplicationSpec::Jacobi(_)
-            | ApplicationSpec::Cloth(_)
-            | ApplicationSpec::Custom(_)
-            | ApplicationSpec::Program(_)
-            | ApplicationSpec::System(_) => 0,
+            // The states of all other applications are small, or unknown.
+            _ => 0,
         };
         Size { nodes: nodes as u64, state }
     }
@@ -91,85 +80,90 @@ pub(crate) fn require(size: Size) -> Result<(), CommandError> {
     )))
 }
 
+/// What this machine can still give to a run; `None` if the system does not report it.
+struct Limits {
+    /// Files that one process may open.
+    own_files: Option<u64>,
+    /// Files that all processes together have open, and how many more they may open.
+    open_files: u64,
+    free_files: Option<u64>,
+    /// Processes of this user.
+    processes: Option<u64>,
+    /// Threads that exist, and how many more may exist.
+    threads: u64,
+    free_threads: Option<u64>,
+    ports: Option<u64>,
+    /// Available memory, in bytes.
+    memory: Option<u64>,
+    /// Threads and bytes that the control groups of this program still allow.
+    group_threads: Option<u64>,
+    group_memory: Option<u64>,
+}
+
+impl Limits {
+    fn of_this_machine() -> Limits {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let number = |path: &str| read(path).split_whitespace().next().and_then(|it| it.parse::<u64>().ok());
+        let own = |resource| getrlimit(resource).ok().map(|(soft, _)| soft);
+        let of_group = |limit, used| {
+            let free = |group: &Path| {
+                let number = |file| fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok();
+                Some(number(limit)?.saturating_sub(number(used).unwrap_or(0)))
+            };
+            control_groups(&read("/proc/self/cgroup")).iter().filter_map(|it| free(it)).min()
+        };
+        let open_files = number("/proc/sys/fs/file-nr").unwrap_or(0);
+        let threads = threads_running(&read("/proc/loadavg")).unwrap_or(0);
+        let most_threads = [number("/proc/sys/kernel/threads-max"), number("/proc/sys/kernel/pid_max")];
+        Limits {
+            own_files: own(Resource::RLIMIT_NOFILE),
+            open_files,
+            free_files: number("/proc/sys/fs/file-max").map(|it| it.saturating_sub(open_files)),
+            processes: own(Resource::RLIMIT_NPROC),
+            threads,
+            free_threads: most_threads.into_iter().flatten().min().map(|it| it.saturating_sub(threads)),
+            ports: ports(&read("/proc/sys/net/ipv4/ip_local_port_range")),
+            memory: available_memory(&read("/proc/meminfo")),
+            group_threads: of_group("pids.max", "pids.current"),
+            group_memory: of_group("memory.max", "memory.current"),
+        }
+    }
+}
+
 /// Compares the requirements of a run of this size with the limits of this machine. Returns one finding for each limit.
 pub(crate) fn findings(Size { nodes, state }: Size) -> Vec<Finding> {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let number = |path: &str| read(path).split_whitespace().next().and_then(|it| it.parse::<u64>().ok());
-    let own = |resource| getrlimit(resource).ok().map(|(soft, _)| soft);
-    let plain = |it: u64| it.to_string();
-
+    let limits = Limits::of_this_machine();
     // A process needs two descriptors for each other process: while that process restarts, its old and its new
     // connection can both be open.
-    let descriptors = DESCRIPTORS + 2 * nodes;
-    let all_descriptors = nodes.saturating_mul(nodes + DESCRIPTORS);
-    let open = number("/proc/sys/fs/file-nr").unwrap_or(0);
-    let files = number("/proc/sys/fs/file-max").map(|it| it.saturating_sub(open));
-    let running = threads_running(&read("/proc/loadavg")).unwrap_or(0);
-    let threads = [number("/proc/sys/kernel/threads-max"), number("/proc/sys/kernel/pid_max")];
-    let threads = threads.into_iter().flatten().min().map(|it| it.saturating_sub(running));
-    let of_group = |limit, used| {
-        let free = |group: &Path| {
-            let number = |file| fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok();
-            Some(number(limit)?.saturating_sub(number(used).unwrap_or(0)))
-        };
-        control_groups(&read("/proc/self/cgroup")).iter().filter_map(|it| free(it)).min()
-    };
-    let group_threads = of_group("pids.max", "pids.current");
-    let group_memory = of_group("memory.max", "memory.current");
+    let files = DESCRIPTORS + 2 * nodes;
+    let all_files = nodes.saturating_mul(nodes + DESCRIPTORS);
+    let threads = THREADS * nodes;
     let memory = nodes.saturating_mul(NODE_MEMORY.saturating_add(state.saturating_mul(2)));
 
+    let more_files = format!("`ulimit -n {files}`");
+    let more_in_all = format!("`sysctl -w fs.file-max={}`", all_files.saturating_add(limits.open_files));
+    let more_processes = format!("`ulimit -u {threads}`");
+    let more_threads =
+        format!("`sysctl -w kernel.pid_max={0} kernel.threads-max={0}`", threads + limits.threads);
+    let more_ports = "`sysctl -w net.ipv4.ip_local_port_range='1024 65535'`".to_owned();
+    let more_memory = "add memory, or reduce the application's `state`".to_owned();
+    let plain = |it: u64| it.to_string();
     let mut findings = vec![
-        enough(
-            "open files",
-            own(Resource::RLIMIT_NOFILE),
-            descriptors,
-            plain,
-            format!("`ulimit -n {descriptors}`"),
-        ),
-        enough(
-            "all open files",
-            files,
-            all_descriptors,
-            plain,
-            format!("`sysctl -w fs.file-max={}`", all_descriptors.saturating_add(open)),
-        ),
-        enough(
-            "processes",
-            own(Resource::RLIMIT_NPROC),
-            THREADS * nodes,
-            plain,
-            format!("`ulimit -u {}`", THREADS * nodes),
-        ),
-        enough(
-            "threads",
-            threads,
-            THREADS * nodes,
-            plain,
-            format!("`sysctl -w kernel.pid_max={0} kernel.threads-max={0}`", THREADS * nodes + running),
-        ),
-        enough(
-            "local ports",
-            ports(&read("/proc/sys/net/ipv4/ip_local_port_range")),
-            2 * nodes + SPARE_PORTS,
-            plain,
-            "`sysctl -w net.ipv4.ip_local_port_range='1024 65535'`".to_owned(),
-        ),
-        enough(
-            "memory",
-            available_memory(&read("/proc/meminfo")),
-            memory,
-            mebibytes,
-            "add memory, or reduce the application's `state`".to_owned(),
-        ),
+        enough("open files", limits.own_files, files, plain, more_files),
+        enough("all open files", limits.free_files, all_files, plain, more_in_all),
+        enough("processes", limits.processes, threads, plain, more_processes),
+        enough("threads", limits.free_threads, threads, plain, more_threads),
+        enough("local ports", limits.ports, 2 * nodes + SPARE_PORTS, plain, more_ports),
+        enough("memory", limits.memory, memory, mebibytes, more_memory),
     ];
     // Most machines limit neither the threads nor the memory of control groups.
-    if group_threads.is_some() {
+    if limits.group_threads.is_some() {
         let remedy = "raise `pids.max` of the control group (in a container: its limit on processes)";
-        findings.push(enough("cgroup threads", group_threads, THREADS * nodes, plain, remedy.to_owned()));
+        findings.push(enough("cgroup threads", limits.group_threads, threads, plain, remedy.to_owned()));
     }
-    if group_memory.is_some() {
+    if limits.group_memory.is_some() {
         let remedy = "raise `memory.max` of the control group (in a container: its memory limit)";
-        findings.push(enough("cgroup memory", group_memory, memory, mebibytes, remedy.to_owned()));
+        findings.push(enough("cgroup memory", limits.group_memory, memory, mebibytes, remedy.to_owned()));
     }
     findings
 }

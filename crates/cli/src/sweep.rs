@@ -1,6 +1,7 @@
 //! `faultline sweep`: runs one federation with many settings of its parameters.
 
-use std::sync::atomic::Ordering;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use faultline_api::Federation;
@@ -54,7 +55,7 @@ impl RunResult for Measured {
 
 /// Executes `faultline sweep`.
 pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
-    let SweepArguments { file, seeds, out, format, .. } = arguments;
+    let SweepArguments { file, seeds, out, .. } = arguments;
     let is_on_cluster = arguments.backend == SimulatedOn::Kubernetes;
     campaign::check_options(&arguments.parts, is_on_cluster)?;
     let source = files::read(file)?;
@@ -85,19 +86,8 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     let mut runs: Vec<Measured> = runs;
     let interrupted = interrupt::flag();
     if is_on_cluster && *seeds > 1 {
-        let begun = Instant::now();
-        Made::recorded(&head.of.federation, first_seed, &interrupted).map_err(files::unfit)?;
         let runs = seeds_of(None).runs(plan.settings.len()) - plan.settings.len() as u64;
-        let divisible = Divisible {
-            federation: Some(&source.text()),
-            runs,
-            pieces: runs,
-            run: begun.elapsed(),
-            dir: &out.join(campaign::PARTS),
-            quiet: arguments.quiet,
-            first_found: false,
-        };
-        let parts = campaign::perform(&divisible, &of_parts, &arguments.parts, &interrupted)?;
+        let parts = on_cluster(arguments, &source.text(), &of_parts, (first_seed, runs), &interrupted)?;
         gathered = gather(&parts, "sweep", &of_parts)?;
     }
     gathered.join(&mut runs);
@@ -126,24 +116,53 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     // The sweep can be continued with more seeds.
     journal.finish_sorted::<Measured>()?;
     let linked = |setting: usize| records.link(&names[setting], first_seed);
-    let links = Links { file: &path_of, record: &linked };
+    present(arguments, &swept, Links { file: &path_of, record: &linked })?;
+    records.result()?;
+    Ok(Exit::of_runs(swept.has_failed(), swept.missing() + swept.out_of_memory() == 0))
+}
+
+/// Lets pods perform the runs, except those with the first seed. Returns the files with their results. `text` is that
+/// of the file.
+fn on_cluster(
+    arguments: &SweepArguments,
+    text: &str,
+    head: &Head<Swept>,
+    (first_seed, runs): (u64, u64),
+    interrupted: &AtomicBool,
+) -> Result<Vec<PathBuf>, CommandError> {
+    let begun = Instant::now();
+    Made::recorded(&head.of.federation, first_seed, interrupted).map_err(files::unfit)?;
+    let divisible = Divisible {
+        federation: Some(text),
+        runs,
+        pieces: runs,
+        run: begun.elapsed(),
+        dir: &arguments.out.join(campaign::PARTS),
+        quiet: arguments.quiet,
+        first_found: false,
+    };
+    campaign::perform(&divisible, head, &arguments.parts, interrupted)
+}
+
+/// Writes the page and the tables, and prints the results and what is missing.
+fn present(arguments: &SweepArguments, swept: &Sweep, links: Links<'_>) -> Result<(), CommandError> {
+    let out = &arguments.out;
     let quantity = quantities().find(|it| it.name == arguments.best).expect("clap permits only known names");
-    let (json, csv) = (text::json(&swept, quantity), text::csv(&swept));
-    let page = page::render(&swept, quantity, links);
+    let (json, csv) = (text::json(swept, quantity), text::csv(swept));
+    let page = page::render(swept, quantity, links);
     for (name, content) in [("index.html", &page), ("sweep.json", &json), ("runs.csv", &csv)] {
         output::write(out, name, content)?;
     }
-    output::print(&match format {
+    output::print(&match arguments.format {
         SweepFormat::Json => json,
         SweepFormat::Csv => csv,
         SweepFormat::Text => {
-            format!("{}\n{}\n", text::text(&swept, quantity), out.join("index.html").display())
+            format!("{}\n{}\n", text::text(swept, quantity), out.join("index.html").display())
         }
     })?;
     print_missing(swept.missing() as u64);
     print_out_of_memory(swept.out_of_memory() as u64);
-    records.result()?;
-    Ok(Exit::of_runs(swept.has_failed(), swept.missing() + swept.out_of_memory() == 0))
+    Ok(())
 }
 
 /// Returns the options that determine the runs.

@@ -91,25 +91,13 @@ pub fn federation(protocol: &str, clusters: u32, nodes: u32) -> Result<Federatio
     };
     let stealing = Stealing { patience: Some(Duration(PATIENCE)), cluster_first: Some(0.0) };
     let link = || Some(Link { latency: Some(Duration(LATENCY)), ..Link::default() });
+    let names = NAMES[..clusters as usize].iter();
+    let clusters = names.map(|&name| ClusterSpec::new(&char::from(name).to_string(), nodes)).collect();
     let spec = FederationSpec {
         seed: Some(0),
-        clusters: NAMES[..clusters as usize]
-            .iter()
-            .map(|&name| ClusterSpec::new(&char::from(name).to_string(), nodes))
-            .collect(),
         links: Some(Links { within: link(), between: link(), pairs: Vec::new() }),
-        storage: None,
-        protocol,
-        application,
         stealing: is_stealing.then_some(stealing),
-        schedule: None,
-        failures: None,
-        faults: Vec::new(),
-        deadline: None,
-        kubernetes: None,
-        simulator: None,
-        expect: Vec::new(),
-        pause: false,
+        ..FederationSpec::new(clusters, protocol, application)
     };
     Ok(Federation::new(&format!("explore-{}", spec.protocol.name().to_lowercase()), spec))
 }

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use crate::Statistics;
 use crate::error::shortened;
-use crate::statistics::{Cause, Groups};
+use crate::statistics::{Cause, Gaps, Groups, Repair};
+use crate::weibull::Weibull;
 
 /// The maximum number of causes that are shown, and of characters of a name.
 const CAUSES: usize = 20;
@@ -31,87 +32,75 @@ pub fn text(name: &str, it: &Statistics) -> String {
 
 /// Returns the lines about faults, gaps, groups, repairs and skipped records: a label and a value for each.
 pub fn rows(it: &Statistics) -> Vec<(&'static str, String)> {
-    let maybe = |seconds: Option<f64>| seconds.map_or("-".to_owned(), duration);
-    let gaps = &it.gaps;
-    let mut rows = Vec::new();
-    match gaps.mean_seconds {
-        Some(mean) => rows.push((
-            "time between faults",
-            format!(
-                "mean {}, median {}, variation {} (1 if exponential); {} of {} 0",
-                duration(mean),
-                maybe(gaps.median_seconds),
-                gaps.variation.map_or("-".to_owned(), |it| format!("{it:.2}")),
-                gaps.zero,
-                are(gaps.count, gaps.zero, "gap")
-            ),
-        )),
-        None => rows.push(("time between faults", "unknown: there is only one fault".to_owned())),
-    }
-    rows.push((
-        "Weibull fit",
-        match &it.weibull {
-            Some(fit) => format!(
-                "shape {:.2}, scale {} (largest deviation {:.2}; exponential {:.2}), from the gaps above 0",
-                fit.shape,
-                duration(fit.scale_seconds),
-                fit.deviation,
-                fit.exponential_deviation
-            ),
-            None => "none: fewer than two gaps above 0 differ".to_owned(),
-        },
-    ));
-    rows.push((
-        "per node",
-        format!(
-            "one fault in {}; at most {} on one node; half of the faults on {}",
-            maybe(it.per_node.mean_seconds),
-            it.per_node.most,
-            count(it.per_node.half_on, "node")
-        ),
-    ));
-    let instants = &it.instants;
-    rows.push((
-        "at the same instant",
-        match instants.several {
-            0 => "no two faults".to_owned(),
-            several => {
-                format!("{} with several faults, at most {}", count(several, "instant"), instants.most)
-            }
-        },
-    ));
+    let per_node = format!(
+        "one fault in {}; at most {} on one node; half of the faults on {}",
+        maybe(it.per_node.mean_seconds),
+        it.per_node.most,
+        count(it.per_node.half_on, "node")
+    );
+    let instants = match it.instants.several {
+        0 => "no two faults".to_owned(),
+        several => format!("{} with several faults, at most {}", count(several, "instant"), it.instants.most),
+    };
+    let mut rows = vec![
+        ("time between faults", gaps(&it.gaps)),
+        ("Weibull fit", fit(it.weibull.as_ref())),
+        ("per node", per_node),
+        ("at the same instant", instants),
+    ];
     if let Some(Groups { groups, several, largest, .. }) = it.groups.last() {
         let have = if *several == 1 { "has" } else { "have" };
         let of = format!("{several} of {} {have} several faults", count(*groups, "group"));
         rows.push(("within 1 h", format!("{of}; the largest has {largest}")));
     }
-    let repair = &it.repair;
-    rows.push((
-        "repair",
-        match repair.mean_seconds {
-            Some(mean) => format!(
-                "mean {}, median {}, 90 % within {}, longest {}; {} unknown",
-                duration(mean),
-                maybe(repair.median_seconds),
-                maybe(repair.p90_seconds),
-                maybe(repair.longest_seconds),
-                repair.unknown
-            ),
-            None => format!("{} unknown", repair.unknown),
-        },
-    ));
-    rows.push((
-        "nodes down at once",
-        match &it.down_at_once {
-            Some(down) => format!(
-                "mean {:.2}; at most {} for 99 % of the time; at most {}",
-                down.mean, down.p99, down.most
-            ),
-            None => "unknown: the trace has no duration".to_owned(),
-        },
-    ));
+    let down = match &it.down_at_once {
+        Some(down) => {
+            format!("mean {:.2}; at most {} for 99 % of the time; at most {}", down.mean, down.p99, down.most)
+        }
+        None => "unknown: the trace has no duration".to_owned(),
+    };
+    rows.extend([("repair", repair(&it.repair)), ("nodes down at once", down)]);
     rows.extend(it.skipped.iter().map(|it| ("skipped records", it.to_string())));
     rows
+}
+
+fn maybe(seconds: Option<f64>) -> String {
+    seconds.map_or("-".to_owned(), duration)
+}
+
+fn gaps(gaps: &Gaps) -> String {
+    let Some(mean) = gaps.mean_seconds else { return "unknown: there is only one fault".to_owned() };
+    format!(
+        "mean {}, median {}, variation {} (1 if exponential); {} of {} 0",
+        duration(mean),
+        maybe(gaps.median_seconds),
+        gaps.variation.map_or("-".to_owned(), |it| format!("{it:.2}")),
+        gaps.zero,
+        are(gaps.count, gaps.zero, "gap")
+    )
+}
+
+fn fit(weibull: Option<&Weibull>) -> String {
+    let Some(fit) = weibull else { return "none: fewer than two gaps above 0 differ".to_owned() };
+    format!(
+        "shape {:.2}, scale {} (largest deviation {:.2}; exponential {:.2}), from the gaps above 0",
+        fit.shape,
+        duration(fit.scale_seconds),
+        fit.deviation,
+        fit.exponential_deviation
+    )
+}
+
+fn repair(repair: &Repair) -> String {
+    let Some(mean) = repair.mean_seconds else { return format!("{} unknown", repair.unknown) };
+    format!(
+        "mean {}, median {}, 90 % within {}, longest {}; {} unknown",
+        duration(mean),
+        maybe(repair.median_seconds),
+        maybe(repair.p90_seconds),
+        maybe(repair.longest_seconds),
+        repair.unknown
+    )
 }
 
 fn causes(causes: &[Cause]) -> String {

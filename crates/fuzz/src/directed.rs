@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use faultline_api::quantity::{Duration, Size};
-use faultline_api::resource::{ANY, ApplicationSpec, Crash, Fate, FaultSpec, Heat, LoseCluster, When};
+use faultline_api::resource::{ApplicationSpec, Crash, Fate, FaultSpec, Heat, LoseCluster, When};
 use faultline_api::validate;
 use faultline_catalog::{Defect, SetupError};
 use faultline_core::{Claim, ClusterId, Fact, FactKind, Life, ProcessId, Role, Span, Time};
@@ -409,32 +409,13 @@ fn struck(trial: &Trial, process: ProcessId, strike: SecondFault, chance: &mut C
     let fate = |storage| (storage == Storage::Lost).then_some(Fate::Lost);
     let crash = |target: ProcessId, storage| {
         let node = Some(node(manifest, target));
-        let crash = Crash {
-            cluster: name(target),
-            node,
-            process: None,
-            storage: fate(storage),
-            returns: None,
-            repair: None,
-            reported: None,
-        };
-        FaultSpec { crash: Some(crash), ..FaultSpec::default() }
+        FaultSpec::from(Crash { storage: fate(storage), ..Crash::new(name(target), node) })
     };
     let outside = |chance: &mut Chance, storage| {
         let all = manifest.processes.iter().filter(|it| it.cluster == ClusterId::OUTSIDE);
         let names: Vec<String> = all.map(|it| it.name.clone()).collect();
         (!names.is_empty()).then(|| {
-            let process = Some(chance.pick(&names));
-            let crash = Crash {
-                cluster: ANY.into(),
-                node: None,
-                process,
-                storage: fate(storage),
-                returns: None,
-                repair: None,
-                reported: None,
-            };
-            FaultSpec { crash: Some(crash), ..FaultSpec::default() }
+            FaultSpec::from(Crash { storage: fate(storage), ..Crash::of_process(chance.pick(&names)) })
         })
     };
     let ranks = manifest.with_role(Role::RANK).filter(|&it| it != process);
@@ -449,14 +430,8 @@ fn struck(trial: &Trial, process: ProcessId, strike: SecondFault, chance: &mut C
         SecondFault::SameCluster(storage) => any(chance, &same_cluster, storage),
         SecondFault::OtherCluster(storage) => any(chance, &other_clusters, storage),
         SecondFault::Cluster(storage) => {
-            let lost = LoseCluster {
-                cluster: name(process),
-                storage: fate(storage),
-                returns: None,
-                repair: None,
-                reported: None,
-            };
-            vec![FaultSpec { lose_cluster: Some(lost), ..FaultSpec::default() }]
+            let lost = LoseCluster { storage: fate(storage), ..LoseCluster::new(name(process)) };
+            vec![lost.into()]
         }
         SecondFault::Outside(storage) => outside(chance, storage).into_iter().collect(),
         SecondFault::WithOutside(storage) => {

@@ -144,28 +144,64 @@ fn once(
     let protocol = federation.spec.protocol.name();
     let title = format!("{}: {protocol} in pods, seed {}", draft.name, draft.seed);
     let screen = Screen::new(arguments.output, arguments.repeat > 1, title);
-    let timeout = arguments.timeout;
     check_place(dir)?;
     crate::block_on(async {
         // A series of runs survives an API server that does not respond for a while.
         let cluster = if arguments.repeat > 1 { chosen.connect()? } else { chosen.reach().await? };
-        let mut wanted = Federation::new(&name(&federation), federation.spec.clone());
-        wanted.metadata.labels.clone_from(&federation.metadata.labels);
-        wanted.metadata.annotations.clone_from(&federation.metadata.annotations);
-        wanted.metadata.namespace = Some(cluster.namespace().to_owned());
-        let invocation = invocation()?;
-        let deletion = cluster.deletion(&wanted);
-        let federation = tokio::select! {
-            made = retried(CHECK_EVERY, async || cluster.create(&wanted, &invocation).await) => made?,
-            () = until_interrupted(interrupted) => {
-                return Err(CommandError::machine(format!(
-                    "interrupted while creating the federation: if it exists, delete it with `{deletion}`"
-                )));
-            }
+        let federation = create(&cluster, &federation, interrupted).await?;
+        let deletion = cluster.deletion(&federation);
+        let created = Created { cluster: &cluster, federation: &federation, interrupted, deletion };
+        let ended = created.follow(screen, arguments.timeout, page).await?;
+        let has_finished = !matches!(ended, End::Without(_));
+        let fetched = match ended {
+            End::Over(supervisor) => created.fetch(&supervisor, dir).await?,
+            End::Lost(command_error) | End::Without(command_error) => Err(command_error),
         };
+        created.delete(has_finished).await?;
+        fetched
+    })
+}
+
+/// Creates a federation on a cluster, with the labels and annotations of its file.
+async fn create(
+    cluster: &KubernetesCluster,
+    federation: &Federation,
+    interrupted: &AtomicBool,
+) -> Result<Federation, CommandError> {
+    let mut wanted = Federation::new(&name(federation), federation.spec.clone());
+    wanted.metadata.labels.clone_from(&federation.metadata.labels);
+    wanted.metadata.annotations.clone_from(&federation.metadata.annotations);
+    wanted.metadata.namespace = Some(cluster.namespace().to_owned());
+    let invocation = invocation()?;
+    tokio::select! {
+        made = retried(CHECK_EVERY, async || cluster.create(&wanted, &invocation).await) => made,
+        () = until_interrupted(interrupted) => Err(CommandError::machine(format!(
+            "interrupted while creating the federation: if it exists, delete it with `{}`",
+            cluster.deletion(&wanted)
+        ))),
+    }
+}
+
+/// A federation that this command has created on a cluster.
+struct Created<'a> {
+    cluster: &'a KubernetesCluster,
+    federation: &'a Federation,
+    interrupted: &'a AtomicBool,
+    /// The command that deletes the federation.
+    deletion: String,
+}
+
+impl Created<'_> {
+    /// Shows the run until it ends or the user interrupts it.
+    async fn follow(
+        &self,
+        screen: Screen,
+        timeout: Option<quantity::Duration>,
+        page: Option<&ClusterPage>,
+    ) -> Result<End, CommandError> {
         let mut watch = Watch {
-            cluster: &cluster,
-            federation: &federation,
+            cluster: self.cluster,
+            federation: self.federation,
             screen,
             check_every: CHECK_EVERY,
             told: 0,
@@ -173,69 +209,81 @@ fn once(
         };
         let shown = async {
             match page {
-                Some(page) => page.follow(&cluster, &federation).await,
+                Some(page) => page.follow(self.cluster, self.federation).await,
                 None => std::future::pending().await,
             }
         };
         let ended = tokio::select! {
             ended = within(timeout, watch.follow()) => Some(ended),
             () = shown => None,
-            () = until_interrupted(interrupted) => None,
+            () = until_interrupted(self.interrupted) => None,
         };
         watch.screen.finish();
         let ended = ended.unwrap_or_else(|| {
             note(format_args!(
-                "interrupted: deleting the federation; to exit now, interrupt again, and then run `{deletion}`"
+                "interrupted: deleting the federation; to exit now, interrupt again, and then run `{}`",
+                self.deletion
             ));
             Ok(End::Without(CommandError::machine(
                 "interrupted: the federation was deleted from the cluster, and no record was fetched",
             )))
         });
-        let fetching = cluster.fetching(&federation);
-        let ended = ended.inspect_err(|_| {
+        ended.inspect_err(|_| {
+            let fetching = self.cluster.fetching(self.federation);
             note(format_args!(
                 "the federation stays in the cluster: after the run, fetch its record with `{fetching}`, and then delete \
-                 the federation with `{deletion}`"
+                 the federation with `{}`",
+                self.deletion
             ));
-        })?;
-        let has_finished = !matches!(ended, End::Without(_));
-        let fetched = match ended {
-            End::Over(supervisor) => {
-                let transfer = async || unpack(&cluster, &supervisor, &federation, dir).await;
-                match unless_interrupted(interrupted, retried(CHECK_EVERY, transfer)).await {
-                    Err(error) if !is_record_lost(&error) => {
-                        // The federation stays in the cluster, and the record with it.
-                        note(format_args!(
-                            "the federation stays in the cluster: fetch its record with `{fetching}`, and then delete \
-                             the federation with `{deletion}`"
-                        ));
-                        return Err(error);
-                    }
-                    fetched => fetched.map_err(without_verdict),
-                }
+        })
+    }
+
+    /// Stores the record in `dir`. Returns an error inside the result if the record is lost.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the record cannot be fetched now. The federation must then stay in the cluster, and the record with it.
+    async fn fetch(
+        &self,
+        supervisor: &Supervisor,
+        dir: &Path,
+    ) -> Result<Result<(), CommandError>, CommandError> {
+        let transfer = async || unpack(self.cluster, supervisor, self.federation, dir).await;
+        match unless_interrupted(self.interrupted, retried(CHECK_EVERY, transfer)).await {
+            Err(error) if !is_record_lost(&error) => {
+                let fetching = self.cluster.fetching(self.federation);
+                note(format_args!(
+                    "the federation stays in the cluster: fetch its record with `{fetching}`, and then delete the \
+                     federation with `{}`",
+                    self.deletion
+                ));
+                Err(error)
             }
-            End::Lost(command_error) | End::Without(command_error) => Err(command_error),
-        };
-        if let Some(seconds) = expires_after(&federation).filter(|_| has_finished) {
+            fetched => Ok(fetched.map_err(without_verdict)),
+        }
+    }
+
+    /// Deletes the federation, unless its run has finished and the operator is to delete it later.
+    async fn delete(&self, has_finished: bool) -> Result<(), CommandError> {
+        let Created { cluster, federation, interrupted, deletion } = self;
+        if let Some(seconds) = expires_after(federation).filter(|_| has_finished) {
             note(format_args!(
                 "the federation stays in the cluster until the operator deletes it, {seconds} s after the end of the run; \
                  to delete it earlier, use `{deletion}`"
             ));
-            return fetched;
+            return Ok(());
         }
         if has_finished {
             // Otherwise, neither the operator's metrics nor its events would contain the verdict.
             tokio::select! {
-                () = until_reported(&cluster, &federation, CHECK_EVERY) => {}
+                () = until_reported(cluster, federation, CHECK_EVERY) => {}
                 () = until_interrupted(interrupted) => {}
             }
         }
-        if let Err(error) = remove(&cluster, &federation, interrupted, REMOVED_WITHIN).await {
+        remove(cluster, federation, interrupted, REMOVED_WITHIN).await.inspect_err(|_| {
             note(format_args!("the federation is still in the cluster; delete it with `{deletion}`"));
-            return Err(error);
-        }
-        fetched
-    })
+        })
+    }
 }
 
 /// Returns the error for a run that has no verdict because its record is lost.

@@ -145,9 +145,4 @@ impl DisplayNames {
     pub fn leaves_unit(&self, id: MessageId) -> bool {
         self.unit_of(id.from) != self.unit_of(id.to)
     }
-
-    /// Returns whether a message crosses from one cluster to another.
-    pub fn crosses(&self, id: MessageId) -> bool {
-        self.cluster_of(id.from) != self.cluster_of(id.to)
-    }
 }

@@ -56,12 +56,12 @@ pub fn csv(trace: &Trace, manifest: &Manifest, mut out: impl Write) -> io::Resul
     let (names, began) = (Naming::new(manifest), trace.begun().unwrap_or(Time::ZERO));
     for record in trace.records() {
         let row = serde_json::to_value(Row::new(&record, &names, began))?;
-        let cells = COLUMNS.map(|column| match &row[column] {
+        let cells = COLUMNS.iter().map(|&column| match &row[column] {
             Value::Null => String::new(),
             Value::String(text) => quoted(&printable(text)),
             other => other.to_string(),
         });
-        writeln!(out, "{}", cells.join(","))?;
+        writeln!(out, "{}", cells.collect::<Vec<_>>().join(","))?;
     }
     out.flush()
 }

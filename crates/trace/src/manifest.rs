@@ -9,6 +9,7 @@ use faultline_core::{
     Span, Time,
 };
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::expectation::{Expectation, SystemEntry};
 use crate::memory::Trace;
@@ -222,6 +223,7 @@ pub struct FactsEntry {
 }
 
 /// The events from which a record was imported.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EventsEntry {
@@ -230,10 +232,8 @@ pub struct EventsEntry {
     /// The digest of that file.
     pub digest: Hash,
     /// The mapping; `None` if the events have the columns of Faultline.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mapping: Option<MappingEntry>,
     /// The kinds of facts that the events contain whenever they happened; `None` for all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<Vec<FactKind>>,
     /// The number of lines that no rule of the mapping matches.
     pub unmatched: u64,
@@ -286,6 +286,7 @@ pub struct ProcessEntry {
 }
 
 /// Figures that determine how much work a rollback may lose, and when data must have been collected.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Bounds {
@@ -295,11 +296,9 @@ pub struct Bounds {
     pub detect_after: Span,
     /// The longest delay between two garbage collections; zero if every checkpoint triggers one. `None` if the protocol
     /// never collects, or does not say when.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collect_every: Option<Span>,
     /// In virtual time, the longest time that a message takes between a cluster and a process outside the clusters.
     /// `None` if the protocol has no use for it, or if losses or slow processes leave it unbounded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered_within: Option<Span>,
 }
 
@@ -403,6 +402,7 @@ pub enum ReplicaHolders {
 }
 
 /// A link in one direction.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LinkEntry {
@@ -414,13 +414,12 @@ pub struct LinkEntry {
     pub requested: LinkProperties,
     /// Properties measured before the application began or, if the entry is for a change, after that change; `None` if
     /// they were not measured (in a simulation, or with a single node).
+    #[serialize_always]
     pub measured: Option<LinkMeasured>,
     /// Properties observed while the application ran; `None` if they were not observed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<LinkObserved>,
     /// The time of the request by the run's clock; `None` for the properties at the start of the run. A link that was
     /// changed during the run has a further entry for each change, in order.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
 }
 

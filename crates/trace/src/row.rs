@@ -10,232 +10,100 @@ use faultline_core::{
 };
 use serde::Serialize;
 use serde_json::Value;
+use serde_with_macros::skip_serializing_none;
 
 use crate::describe::{describe, message_of};
 use crate::manifest::Manifest;
 use crate::memory::Record;
 
-/// The columns of a table of facts, in order: the fields of [`Row`].
-pub const COLUMNS: [&str; 74] = [
-    "process",
-    "cluster",
-    "life",
-    "number",
-    "time_ns",
-    "fact",
-    "sender",
-    "sender_cluster",
-    "receiver",
-    "receiver_cluster",
-    "message_incarnation",
-    "message_number",
-    "message_bytes",
-    "message_phase",
-    "piggybacked_incarnation",
-    "piggybacked_sn",
-    "checkpoint_of",
-    "checkpoint_incarnation",
-    "checkpoint_sn",
-    "checkpoint_attempt",
-    "forced",
-    "checked",
-    "frozen_ns",
-    "state_bytes",
-    "dependencies",
-    "incarnation",
-    "recovery_lives",
-    "round",
-    "kept",
-    "log_entries",
-    "cause",
-    "cause_cluster",
-    "about_process",
-    "about_life",
-    "begins",
-    "storage",
-    "fault",
-    "digest",
-    "state_life",
-    "state_facts",
-    "state_sent",
-    "state_delivered",
-    "delivered_positions",
-    "cause_incarnation",
-    "cause_sn",
-    "recorded_phase",
-    "since",
-    "task",
-    "spawned",
-    "cost_us",
-    "partition",
-    "sources",
-    "victim",
-    "thief",
-    "theft_life",
-    "theft_number",
-    "about_cluster",
-    "missing",
-    "breakage",
-    "spilled_messages",
-    "spilled_bytes",
-    "memory_bytes",
-    "ended_by",
-    "probe",
-    "sample",
-    "latency_ns",
-    "watch",
-    "line",
-    "check",
-    "ending",
-    "status",
-    "reason",
-    "change",
-    "text",
-];
+/// Declares the fields of [`Row`] and, with the same names, the columns of a table.
+macro_rules! columns {
+    ($($name:ident: $type:ty,)*) => {
+        /// The columns of a table of facts, in order: the fields of [`Row`].
+        pub const COLUMNS: &[&str] = &[$(stringify!($name)),*];
 
-/// One fact. Columns that do not apply to its kind are empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Row {
+        /// One fact. Columns that do not apply to its kind are empty.
+        #[skip_serializing_none]
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+        pub struct Row {
+            $($name: $type,)*
+        }
+    };
+}
+
+columns! {
     process: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     cluster: Option<String>,
     life: u32,
     number: u64,
     time_ns: i64,
     fact: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     sender: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     sender_cluster: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     receiver: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     receiver_cluster: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     message_incarnation: Option<Incarnation>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     message_number: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     message_bytes: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     message_phase: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     piggybacked_incarnation: Option<Incarnation>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     piggybacked_sn: Option<Sn>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     checkpoint_of: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     checkpoint_incarnation: Option<Incarnation>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     checkpoint_sn: Option<Sn>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     checkpoint_attempt: Option<Attempt>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     forced: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     checked: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     frozen_ns: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     state_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     dependencies: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     incarnation: Option<Incarnation>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     recovery_lives: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     round: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     kept: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     log_entries: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     cause_cluster: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     about_process: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     about_life: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     begins: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     storage: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     fault: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     digest: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     state_life: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     state_facts: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     state_sent: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     state_delivered: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     delivered_positions: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     cause_incarnation: Option<Incarnation>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     cause_sn: Option<Sn>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     recorded_phase: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     since: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     task: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     spawned: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     cost_us: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     partition: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     sources: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     victim: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     thief: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     theft_life: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     theft_number: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     about_cluster: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     missing: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     breakage: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     spilled_messages: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     spilled_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     memory_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     ended_by: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     probe: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     sample: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     latency_ns: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     watch: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     check: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     ending: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     change: Option<Value>,
     text: String,
 }

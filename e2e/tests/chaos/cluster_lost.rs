@@ -6,15 +6,8 @@ use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.apply(|spec| {
-        let lose = LoseCluster {
-            cluster: "rennes".into(),
-            storage: Some(Fate::Lost),
-            returns: None,
-            repair: None,
-            reported: None,
-        };
-        spec.faults =
-            vec![FaultSpec { at: "6s".parse().ok(), lose_cluster: Some(lose), ..FaultSpec::default() }];
+        let lose = LoseCluster { storage: Some(Fate::Lost), ..LoseCluster::new("rennes") };
+        spec.faults = vec![FaultSpec { at: "6s".parse().ok(), ..lose.into() }];
     })
     .await?;
     let status = ns.passes(QUICK_START).await?;

@@ -9,15 +9,8 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.apply(|spec| {
         let ProtocolSpec::Hc3i(hc3i) = &mut spec.protocol else { panic!("the quick start runs HC3I") };
         hc3i.replicate_to = Some(ReplicateTo::SameCluster);
-        let lose = LoseCluster {
-            cluster: "rennes".into(),
-            storage: Some(Fate::Lost),
-            returns: None,
-            repair: None,
-            reported: None,
-        };
-        spec.faults =
-            vec![FaultSpec { at: "6s".parse().ok(), lose_cluster: Some(lose), ..FaultSpec::default() }];
+        let lose = LoseCluster { storage: Some(Fate::Lost), ..LoseCluster::new("rennes") };
+        spec.faults = vec![FaultSpec { at: "6s".parse().ok(), ..lose.into() }];
     })
     .await?;
     let status = ns.verdict(QUICK_START).await?;

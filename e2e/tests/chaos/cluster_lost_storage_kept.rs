@@ -5,15 +5,8 @@ use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.apply(|spec| {
-        let lose = LoseCluster {
-            cluster: "paris".into(),
-            storage: Some(Fate::Kept),
-            returns: None,
-            repair: None,
-            reported: None,
-        };
-        spec.faults =
-            vec![FaultSpec { at: "6s".parse().ok(), lose_cluster: Some(lose), ..FaultSpec::default() }];
+        let lose = LoseCluster { storage: Some(Fate::Kept), ..LoseCluster::new("paris") };
+        spec.faults = vec![FaultSpec { at: "6s".parse().ok(), ..lose.into() }];
     })
     .await?;
     ns.reach(QUICK_START, Phase::Running).await?;

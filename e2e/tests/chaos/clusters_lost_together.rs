@@ -7,14 +7,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.apply(|spec| {
         let lose = |cluster: &str| FaultSpec {
             at: "6s".parse().ok(),
-            lose_cluster: Some(LoseCluster {
-                cluster: cluster.into(),
-                storage: Some(Fate::Kept),
-                returns: None,
-                repair: None,
-                reported: None,
-            }),
-            ..FaultSpec::default()
+            ..LoseCluster { storage: Some(Fate::Kept), ..LoseCluster::new(cluster) }.into()
         };
         spec.faults = vec![lose("paris"), lose("rennes")];
     })

@@ -7,16 +7,8 @@ use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.apply(|spec| {
-        let crash = Crash {
-            process: None,
-            cluster: "paris".into(),
-            node: Some(1),
-            storage: None,
-            returns: None,
-            repair: None,
-            reported: None,
-        };
-        spec.faults = vec![FaultSpec { at: "4s".parse().ok(), crash: Some(crash), ..FaultSpec::default() }];
+        let crash = Crash::new("paris", Some(1));
+        spec.faults = vec![FaultSpec { at: "4s".parse().ok(), ..crash.into() }];
     })
     .await?;
     ns.reach(QUICK_START, Phase::Running).await?;

@@ -7,17 +7,7 @@ use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.apply(|spec| {
-        let crash = |node| {
-            Some(Crash {
-                process: None,
-                cluster: "paris".into(),
-                node: Some(node),
-                storage: None,
-                returns: None,
-                repair: None,
-                reported: None,
-            })
-        };
+        let crash = |node| Crash::new("paris", Some(node)).into();
         let recovers = When {
             of: None,
             fact: FactKind::RecoveryStarted,
@@ -26,8 +16,8 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
             occurrence: Some(1),
         };
         spec.faults = vec![
-            FaultSpec { at: "4s".parse().ok(), crash: crash(1), ..FaultSpec::default() },
-            FaultSpec { when: Some(recovers), crash: crash(2), ..FaultSpec::default() },
+            FaultSpec { at: "4s".parse().ok(), ..crash(1) },
+            FaultSpec { when: Some(recovers), ..crash(2) },
         ];
     })
     .await?;

@@ -40,15 +40,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.delete(QUICK_START).await?;
     assert_eq!(claims.get(CLAIM).await?.uid(), kept, "the record is still there");
 
-    let crash = Crash {
-        process: None,
-        cluster: "paris".into(),
-        node: Some(1),
-        storage: None,
-        returns: None,
-        repair: None,
-        reported: None,
-    };
+    let crash = Crash::new("paris", Some(1));
     let second = ns
         .apply(|spec| {
             spec.seed = Some(8);

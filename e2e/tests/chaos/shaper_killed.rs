@@ -33,15 +33,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
             loss: None,
             span: None,
         };
-        let crash = Crash {
-            process: None,
-            cluster: "rennes".into(),
-            node: Some(1),
-            storage: None,
-            returns: None,
-            repair: None,
-            reported: None,
-        };
+        let crash = Crash::new("rennes", Some(1));
         spec.faults = vec![
             FaultSpec { at: "14s".parse().ok(), link: Some(change), ..FaultSpec::default() },
             FaultSpec { at: "16s".parse().ok(), crash: Some(crash), ..FaultSpec::default() },

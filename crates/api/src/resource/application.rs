@@ -4,6 +4,7 @@ use faultline_core::Span;
 use faultline_core::fault::FlipTarget;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::custom::Custom;
 use super::program::ApplicationProgram;
@@ -67,45 +68,39 @@ pub enum Family {
 }
 
 /// Parameters of the heat solvers.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Heat {
     /// Rows of the grid per process. Default 16.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub rows: Option<u32>,
     /// Columns of the grid. A message carries one row. Default 128.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_048_576))]
     pub columns: Option<u32>,
     /// Number of time steps. Default 450.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub steps: Option<u32>,
     /// Computing time of one step. Default 20ms.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time: Option<Duration>,
     /// Interval, in steps, at which each cluster also sends its boundary to the previous cluster. With 1, both
     /// directions are coupled equally, and almost every message forces a checkpoint; with 0, nothing is sent back.
     /// Default 120.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback_every: Option<u32>,
     /// Additional, incompressible state per process. Default 1MiB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Size>,
 }
 
 /// Parameters of the synthetic application.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Synthetic {
     /// When processes send messages, and to which processes.
     pub traffic: Traffic,
     /// Length of each message. Default 1kB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Size>,
     /// Size of the state of each process. The state has a length but no content. Default 1MB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Size>,
 }
 
@@ -187,6 +182,7 @@ pub struct Count {
 }
 
 /// Traffic at the maximum speed.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BurstTraffic {
@@ -194,39 +190,32 @@ pub struct BurstTraffic {
     #[schemars(range(min = 1))]
     pub messages: u32,
     /// Number of messages sent after each computation. Default 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub batch: Option<u32>,
     /// Time of one computation. Default 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub computation: Option<Duration>,
     /// Probability that a message is sent to the next cluster. Default 0.05.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub between: Option<f64>,
     /// Number of processes to which a process sends in each cluster: in its own cluster, those after it; in the next
     /// cluster, those starting at its own index. Default: all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub receivers: Option<u32>,
 }
 
 /// Parameters of the random message-passing programs.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Exchange {
     /// Selects the program: each number stands for a different one. Default 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<u32>,
     /// Number of exchanges in the whole federation. Default 300.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_048_576))]
     pub exchanges: Option<u32>,
     /// Computing time before each exchange that a process starts. Default 20ms.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time: Option<Duration>,
     /// Ways to receive messages. A way listed more than once is used more often. Default: each way once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16))]
     pub receive: Option<Vec<Receive>>,
 }
@@ -244,28 +233,24 @@ pub enum Receive {
 }
 
 /// Parameters of a NAS communication pattern.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Nas {
     /// The NAS kernel.
     pub pattern: NasPattern,
     /// Number of iterations. Default 200.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_048_576))]
     pub iterations: Option<u32>,
     /// Computing time of one iteration. With 0s, the processes only communicate. Default 20ms.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time: Option<Duration>,
     /// Maximum length of a message, at least 512B. Depending on the kernel, some or all messages are shorter. Default
     /// 16KiB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Size>,
     /// Size of the state of each process. The state has a length but no content. Default 1MiB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Size>,
     /// For each process, in the order of the clusters: its rank in the kernel, from 0. `faultline cluster` prints the
     /// order for the clusters that it finds. Default: 0, 1, 2, and so on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxItems" = 4096, "items" = {
         "type": "integer", "format": "uint32", "minimum": 0, "description": "The rank of one process in the kernel."
     }))]
@@ -291,57 +276,50 @@ pub enum NasPattern {
 }
 
 /// Parameters of ping-pong.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PingPong {
     /// Message lengths, in order. Each message has at least 5 bytes. Default: powers of two from 8B to 1MiB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub sizes: Option<Vec<Size>>,
     /// Round trips per length. Default 100.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_048_576))]
     pub rounds: Option<u32>,
 }
 
 /// Parameters of the master and its workers.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Farm {
     /// Number of pieces of work. Default 1000.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16_777_216))]
     pub pieces: Option<u32>,
     /// Mean computing time of a piece. Each piece takes between half and one and a half times the mean. Default 20ms.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time: Option<Duration>,
 }
 
 /// Parameters of the salted application.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Salted {
     /// Steps per process. Default 100.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub steps: Option<u32>,
     /// Computing time of one step. Default 10ms.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time: Option<Duration>,
     /// Maximum number of messages that a process sends after a step. The actual number is random. Default 4.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 65_536))]
     pub fan_out: Option<u32>,
     /// Probability that a message is sent to another cluster. Default 0.3.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub between: Option<f64>,
     /// Probability that a delivered message is answered. Default 0.3.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub reply: Option<f64>,
     /// Maximum length of a chain of answers. Default 3.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 255))]
     pub reply_depth: Option<u32>,
 }

@@ -7,6 +7,7 @@ use faultline_core::Span;
 use kube_derive::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::quantity::Duration;
 
@@ -14,6 +15,7 @@ use crate::quantity::Duration;
 pub const MAX_EXPECTATIONS: usize = 64;
 
 /// One expectation: exactly one assertion. A run that does not meet it fails.
+#[skip_serializing_none]
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
@@ -34,51 +36,39 @@ pub const MAX_EXPECTATIONS: usize = 64;
 pub struct ExpectSpec {
     /// Assertion: no recovery takes longer than this, from the first failure until the last process that rolled back has
     /// resumed. With `probe`: from the effect of each fault until the probe succeeds again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovered_within: Option<Duration>,
     /// Assertion: few rollbacks. If each process rolls back alone, those of processes count, otherwise those of
     /// clusters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollbacks: Option<AtMost>,
     /// Assertion: little work is lost, summed over all processes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_work: Option<TimeAtMost>,
     /// Assertion: the run completes within this time, counted from the start of the application.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_within: Option<Duration>,
     /// The probe that `availability`, `longestOutage` or `recoveredWithin` is about. Only for systems.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 40))]
     pub probe: Option<String>,
     /// Assertion: at least this fraction of the probe's samples succeeds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub availability: Option<f64>,
     /// Assertion: no outage of the probe is longer than this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_outage: Option<Duration>,
     /// Assertion: at most `atMost` commands of this cluster end by themselves. Only for systems.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 40))]
     pub exits: Option<String>,
     /// The largest permitted number of `exits`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most: Option<u32>,
     /// Assertion: the command `exec` succeeds at the end of the run. The text says what it then has found. Only for
     /// systems.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 100))]
     pub check: Option<String>,
     /// The node that runs the command of `check`, such as `paris-0`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub by: Option<String>,
     /// The command of `check`. It succeeds if its exit status is 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schemars(schema_with = "super::system::exec")]
     pub exec: Option<Vec<String>>,
     /// The time within which the command of `check` must exit. Default 1m.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<Duration>,
 }
 

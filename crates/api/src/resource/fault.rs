@@ -9,11 +9,13 @@ use faultline_core::fault::{self, FlipTarget, Impairment, StorageFault};
 use kube_derive::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::{ANY, Link, Mtbf, Preset, TraceTrigger, When};
 use crate::quantity::{Bandwidth, Duration, Loss};
 
 /// One fault: exactly one trigger and exactly one action.
+#[skip_serializing_none]
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
@@ -31,62 +33,47 @@ use crate::quantity::{Bandwidth, Duration, Loss};
 )]
 pub struct FaultSpec {
     /// Trigger: at this time, counted from the start of the application.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Duration>,
     /// Trigger: when a process reports a given fact.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<When>,
     /// Trigger: repeatedly until the deadline, at intervals drawn from the seed. All entries of a federation together may
     /// draw at most 10,000 faults.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtbf: Option<Mtbf>,
     /// Trigger: whenever a node fails in a failure trace. All entries with `mtbf` or `trace` together may cause at most
     /// 10,000 faults.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceTrigger>,
 
     /// Number of the random stream from which times and targets are drawn. Default: the place of the entry in the list,
     /// from 0. `faultline compare` states it if it leaves out an earlier entry, so that the draws remain the same.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<u32>,
 
     /// Action: kill a process. By default, the supervisor then starts its next life.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crash: Option<Crash>,
     /// Action: pause a process for a while. It resumes unless it has been declared failed in the meantime.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<Pause>,
     /// Action: kill all processes of a cluster at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lose_cluster: Option<LoseCluster>,
     /// Action: kill all processes of a rack at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lose_rack: Option<LoseRack>,
     /// Action: change the properties of a link.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkChange>,
     /// Action: cut the network between two clusters for a while.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<Partition>,
     /// Action: slow a node down for a while.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow: Option<Slow>,
     /// Action: flip a bit of the next state that a node stores, of the next message that its application receives, or of
     /// its application's state. Only a stored state is protected, by `storage.verify`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flip: Option<Flip>,
     /// Action: delay the writes of a node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow_storage: Option<SlowStorage>,
     /// Action: make the writes of a node fail.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full_storage: Option<BadStorage>,
     /// Action: corrupt the data that a node reads back. The data fails its checksum, and counts as absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrupt_storage: Option<BadStorage>,
 }
 
 /// Kills a process.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Crash {
@@ -96,32 +83,53 @@ pub struct Crash {
     #[schemars(length(max = 40))]
     pub cluster: String,
     /// The number of the process in its cluster, from 0. Default: drawn from the seed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// The name of the process, instead of `cluster` and `node`: `paris-1`, or a process outside the clusters, such as
     /// `storage-server`, `recovery-process` or `event-logger`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 60))]
     pub process: Option<String>,
     /// In a system, instead of `cluster` and `node`: the name of a watch. The fault strikes the node that last logged a line for it,
     /// in any of its lives; if none has, it has no effect.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub reported: Option<String>,
     /// Whether the storage of the process survives. Default `kept`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Fate>,
     /// Whether the process is restarted. Default true. With `false`, it never returns. Only task-based programs support
     /// `false`: their other processes take over its work.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returns: Option<bool>,
     /// How long the node is unavailable. In the meantime, the process starts on a spare node (`failures.spares`) or, if
     /// there is none, waits. Default: not at all or, with `trace`, for as long as the recorded failure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repair: Option<Duration>,
 }
 
+impl Crash {
+    /// Returns the crash of a node that restarts with its storage. Without a number, the node is drawn from the seed.
+    pub fn new(cluster: impl Into<String>, node: Option<u32>) -> Crash {
+        Crash {
+            cluster: cluster.into(),
+            node,
+            process: None,
+            reported: None,
+            storage: None,
+            returns: None,
+            repair: None,
+        }
+    }
+
+    /// Returns the crash of the process with this name, which restarts with its storage.
+    pub fn of_process(name: String) -> Crash {
+        Crash { process: Some(name), ..Crash::new(ANY, None) }
+    }
+}
+
+impl From<Crash> for FaultSpec {
+    fn from(crash: Crash) -> FaultSpec {
+        FaultSpec { crash: Some(crash), ..FaultSpec::default() }
+    }
+}
+
 /// Pauses a process for a while.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Pause {
@@ -131,25 +139,23 @@ pub struct Pause {
     #[schemars(length(max = 40))]
     pub cluster: String,
     /// The number of the process in its cluster, from 0. Default: drawn from the seed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// The name of the process, instead of `cluster` and `node`: `paris-1`, or a process outside the clusters, such as
     /// `storage-server`, `recovery-process` or `event-logger`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 60))]
     pub process: Option<String>,
     /// In a system, instead of `cluster` and `node`: the name of a watch. The fault strikes the node that last logged a line for it,
     /// in any of its lives; if none has, it has no effect.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub reported: Option<String>,
     /// Duration of the pause. A process that is paused for longer than `failures.detectAfter` is declared failed and
     /// restarted. Required unless a `trace` supplies it.
-    #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "for")]
     pub span: Option<Duration>,
 }
 
 /// Kills all processes of a cluster at once.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoseCluster {
@@ -159,23 +165,33 @@ pub struct LoseCluster {
     pub cluster: String,
     /// In a system, instead of `cluster`: the name of a watch. The fault strikes the cluster of the node that last logged a line for it,
     /// in any of its lives; if none has, it has no effect.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub reported: Option<String>,
     /// Whether the storage of its nodes survives. Default `kept`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Fate>,
     /// Whether the processes are restarted. Default true. With `false`, they never return. Only task-based programs
     /// support `false`: their other processes take over the work.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returns: Option<bool>,
     /// How long the nodes are unavailable. In the meantime, processes start on spare nodes (`failures.spares`) or, if
     /// there are none, wait. Default: not at all or, with `trace`, for as long as the recorded failure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repair: Option<Duration>,
 }
 
+impl LoseCluster {
+    /// Returns the loss of a cluster whose processes restart with their storage.
+    pub fn new(cluster: impl Into<String>) -> LoseCluster {
+        LoseCluster { cluster: cluster.into(), reported: None, storage: None, returns: None, repair: None }
+    }
+}
+
+impl From<LoseCluster> for FaultSpec {
+    fn from(loss: LoseCluster) -> FaultSpec {
+        FaultSpec { lose_cluster: Some(loss), ..FaultSpec::default() }
+    }
+}
+
 /// Kills all processes of a rack at once.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoseRack {
@@ -185,23 +201,20 @@ pub struct LoseRack {
     #[schemars(length(max = 40))]
     pub cluster: String,
     /// The number of the rack in its cluster, from 0. Default: drawn from the seed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<u32>,
     /// Whether the storage of its nodes survives. Default `kept`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Fate>,
     /// Whether the processes are restarted. Default true. With `false`, they never return. Only task-based programs
     /// support `false`: their other processes take over the work.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returns: Option<bool>,
     /// How long the nodes are unavailable. In the meantime, processes start on spare nodes (`failures.spares`) or, if
     /// there are none, wait. Default: not at all or, with `trace`, for as long as the recorded failure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repair: Option<Duration>,
 }
 
 /// Changes the properties of a link in one direction. Properties that are not set come from the preset; without a
 /// preset, from `spec.links`.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LinkChange {
@@ -214,26 +227,22 @@ pub struct LinkChange {
     #[schemars(length(max = 40))]
     pub to: String,
     /// Predefined properties of a kind of network.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<Preset>,
     /// One-way delay.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Duration>,
     /// Half-width of the uniform distribution of the delay. At most the latency.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Duration>,
     /// Bandwidth, as an amount of data per second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bandwidth>,
     /// Share of packets lost. The transport retransmits them, so losses appear as delays.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
     /// Duration of the fault. Default: until the end of the run.
-    #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "for")]
     pub span: Option<Duration>,
 }
 
 /// Cuts the network between two clusters for a while. Messages are delayed, never lost.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Partition {
@@ -249,11 +258,12 @@ pub struct Partition {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_way: bool,
     /// Duration of the fault. Required unless a `trace` supplies it.
-    #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "for")]
     pub span: Option<Duration>,
 }
 
 /// Slows a node down for a while.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Slow {
@@ -263,11 +273,9 @@ pub struct Slow {
     #[schemars(length(max = 40))]
     pub cluster: String,
     /// The number of the node in its cluster, from 0. Default: drawn from the seed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// The name of the process, instead of `cluster` and `node`: `paris-1`, or a process outside the clusters, such as
     /// `storage-server`, `recovery-process` or `event-logger`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 60))]
     pub process: Option<String>,
     /// The factor by which the node's computations take longer, with at most two decimals. A computation that has begun
@@ -275,11 +283,12 @@ pub struct Slow {
     #[schemars(range(min = 1.01, max = 1000.0))]
     pub by: f64,
     /// Duration of the fault. Default: until the end of the run or, with `trace`, as long as the recorded failure.
-    #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "for")]
     pub span: Option<Duration>,
 }
 
 /// Flips a bit, once.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Flip {
@@ -289,11 +298,9 @@ pub struct Flip {
     #[schemars(length(max = 40))]
     pub cluster: String,
     /// The number of the node in its cluster, from 0. Default: drawn from the seed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// The name of the process, instead of `cluster` and `node`: `paris-1`, or a process outside the clusters, such as
     /// `storage-server`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 60))]
     pub process: Option<String>,
     /// What contains the bit. Default `copy`.
@@ -331,6 +338,7 @@ fn is_copy(it: &FlipIn) -> bool {
 }
 
 /// Delays the writes of a node.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SlowStorage {
@@ -340,21 +348,20 @@ pub struct SlowStorage {
     #[schemars(length(max = 40))]
     pub cluster: String,
     /// The number of the node in its cluster, from 0. Default: drawn from the seed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// The name of the process, instead of `cluster` and `node`: `paris-1`, or a process outside the clusters, such as
     /// `storage-server`, `recovery-process` or `event-logger`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 60))]
     pub process: Option<String>,
     /// Additional time per write.
     pub by: Duration,
     /// Duration of the fault. Default: until the end of the run.
-    #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "for")]
     pub span: Option<Duration>,
 }
 
 /// Makes the writes of a node fail, or corrupts the data that it reads back.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BadStorage {
@@ -364,15 +371,13 @@ pub struct BadStorage {
     #[schemars(length(max = 40))]
     pub cluster: String,
     /// The number of the node in its cluster, from 0. Default: drawn from the seed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// The name of the process, instead of `cluster` and `node`: `paris-1`, or a process outside the clusters, such as
     /// `storage-server`, `recovery-process` or `event-logger`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 60))]
     pub process: Option<String>,
     /// Duration of the fault. Default: until the end of the run.
-    #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "for")]
     pub span: Option<Duration>,
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use faultline_core::{Role, Scope, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::application::{ApplicationSpec, Family};
 use super::custom::{self, Custom};
@@ -75,26 +76,22 @@ pub enum Options {
 
 /// Options that several protocols share; `None` or empty if the file does not set them. A protocol ignores those that
 /// it does not have.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SharedOptions {
     /// Delay between checkpoints.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_every: Option<Period>,
     /// Delay between checkpoints of individual clusters, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub checkpoint_every_in: BTreeMap<String, Period>,
     /// Delay between garbage collections.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub collect_every: Option<Period>,
     /// Number of replicas of each part of a checkpoint, in addition to the owner's part.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
     /// Where the replicas are stored.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub replicate_to: Option<ReplicateTo>,
     /// Maximum size of the message log in a process's memory.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub log_memory: Option<Size>,
 }
 

@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 use kube_derive::KubeSchema;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::rules;
 use crate::quantity::{Cores, Size};
 
 /// Properties of the pods of a federation: placement, resources and volumes.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Kubernetes {
     /// How pods are placed on Kubernetes nodes. Default `spread`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
     /// Node pool of each cluster, by name. The pods of the cluster run only on Kubernetes nodes whose label
     /// `faultline.dev/pool` has this value.
@@ -41,12 +42,10 @@ pub struct Kubernetes {
     #[schemars(extend("maxProperties" = 256))]
     pub sites: BTreeMap<String, Site>,
     /// Priority class of all pods. Default: the default class of the Kubernetes cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub priority_class: Option<String>,
     /// Image with the commands of a system. Each pod runs them in a container of their own, which has no access to keys.
     /// The operator must permit the image.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub image: Option<String>,
     /// Names of secrets with which the pods of a system pull its images.
@@ -54,33 +53,27 @@ pub struct Kubernetes {
     #[schemars(schema_with = "pull_secrets")]
     pub image_pull_secrets: Vec<String>,
     /// ID of the user who runs the commands of a system. Default 65532.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 2_147_483_647))]
     pub run_as: Option<u32>,
     /// Mechanism that emulates the links between pods. Default `inNode`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<Emulation>,
     /// Resources of each pod that runs a process.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
     /// Resources of the supervisor's pod, which also judges the record.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supervisor: Option<Resources>,
     /// Stores the data of each node on its own volume. Default: on the disk of the Kubernetes node, where it is lost
     /// with the pod.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volumes: Option<Volume>,
     /// Stores the record of the run on a volume. Default: in the supervisor's pod, until the pod is deleted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<Volume>,
     /// Seconds after the end of the run at which the operator deletes the federation, with its record unless a volume
     /// keeps it. Until then, `kubectl faultline run` leaves the federation in the cluster. Default: the operator never
     /// deletes the federation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_seconds_after_finished: Option<u32>,
 }
 
 /// The Kubernetes nodes on which the pods of a cluster may run.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Site {
@@ -96,7 +89,6 @@ pub struct Site {
     #[schemars(length(max = 16))]
     pub tolerations: Vec<Toleration>,
     /// Image with the commands of the cluster's nodes. Default: the one of `kubernetes.image`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub image: Option<String>,
 }
@@ -117,22 +109,19 @@ impl Kubernetes {
 }
 
 /// A taint that pods tolerate, in the form that Kubernetes uses.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Toleration {
     /// Key of the taint. Without it, every key matches; requires `operator: Exists`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 317))]
     pub key: Option<String>,
     /// How the value is compared. Default `Equal`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator: Option<Comparison>,
     /// Value of the taint.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub value: Option<String>,
     /// Effect of the taint. Without it, every effect matches.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<TaintEffect>,
 }
 
@@ -181,32 +170,30 @@ pub enum Placement {
 }
 
 /// Resource requests and limits of a pod.
+#[skip_serializing_none]
 #[derive(KubeSchema, Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(crates(kube_core = "::kube_core"), validation = rules::limit_covers_request())]
 pub struct Resources {
     /// CPU cores requested for the pod, such as `100m` or `2`. The pod may use more cores, up to its limit, if they are
     /// free. Default `50m`, or `100m` for the supervisor; less if the limit is lower.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Cores>,
     /// Maximum number of CPU cores that the pod may use. Default: 2, or `cpu` if that is more. The container that shapes
     /// links (`links: tc`) has its own limit, which is the same, but at most 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_limit: Option<Cores>,
     /// Memory requested for the pod, which is also its limit. A pod that exceeds the limit is killed. Default 256MiB. The
     /// supervisor requests 128MiB by default, with a limit of 2GiB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,
 }
 
 /// A volume that outlives its pod.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Volume {
     /// Size of the volume.
     pub size: Size,
     /// Storage class of the volume. Default: the default class of the Kubernetes cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub storage_class: Option<String>,
     /// Keeps the volume when the federation is deleted.

@@ -7,12 +7,14 @@ use faultline_core::{ClusterId, Span};
 use kube_derive::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::rules;
 use crate::quantity::{Bandwidth, Duration, Loss};
 use crate::resource::ClusterSpec;
 
 /// Properties of the network between processes.
+#[skip_serializing_none]
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
@@ -23,11 +25,9 @@ use crate::resource::ClusterSpec;
 )]
 pub struct Links {
     /// Links between nodes of the same cluster. Default: the preset `san`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<Link>,
     /// Links between nodes of different clusters, and to and from processes outside the clusters. Default: the preset
     /// `wan`. If this field is set, properties that it omits come from its preset or, without one, from `none`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub between: Option<Link>,
     /// Exceptions, each for one direction. Properties that an exception does not set come from its preset or, without
     /// one, from `within` or `between`.
@@ -38,27 +38,24 @@ pub struct Links {
 
 /// Properties of a link in one direction. Properties that are not set come from the preset; without a preset, from
 /// `san` within clusters and from `none` between clusters.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Link {
     /// Predefined properties of a kind of network.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<Preset>,
     /// One-way delay.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Duration>,
     /// Half-width of the uniform distribution of the delay. At most the latency.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Duration>,
     /// Bandwidth, as an amount of data per second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bandwidth>,
     /// Share of packets lost. The transport retransmits them, so losses appear as delays.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
 }
 
 /// Properties of the link from one cluster to another, or within a cluster if both are the same.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Pair {
@@ -69,19 +66,14 @@ pub struct Pair {
     #[schemars(length(max = 40))]
     pub to: String,
     /// Predefined properties of a kind of network.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<Preset>,
     /// One-way delay.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Duration>,
     /// Half-width of the uniform distribution of the delay. At most the latency.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Duration>,
     /// Bandwidth, as an amount of data per second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bandwidth>,
     /// Share of packets lost. The transport retransmits them, so losses appear as delays.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
 }
 

@@ -48,6 +48,7 @@ use faultline_core::{Role, Span};
 use kube_derive::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::quantity::{Bandwidth, Duration};
 
@@ -77,6 +78,7 @@ pub const MIN_DETECT_AFTER: Span = Span::from_millis(20);
 pub const ANY: &str = "any";
 
 /// Clusters, the links between them, a protocol, an application, faults and a seed: one experiment.
+#[skip_serializing_none]
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "faultline.dev",
@@ -162,7 +164,6 @@ pub const ANY: &str = "any";
 )]
 pub struct FederationSpec {
     /// Seed of all random choices. Default 0. On Kubernetes, at most 9223372036854775807.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<i64>", range(min = 0))]
     pub seed: Option<u64>,
     /// The clusters. Clusters and processes are numbered in this order.
@@ -170,10 +171,8 @@ pub struct FederationSpec {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub clusters: Vec<ClusterSpec>,
     /// Properties of the network between processes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<Links>,
     /// Properties of the storage of each node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Storage>,
     /// The protocol that protects the application. Required, except for a system, which runs without one.
     #[serde(default = "ProtocolSpec::absent", skip_serializing_if = "ProtocolSpec::is_absent")]
@@ -181,14 +180,11 @@ pub struct FederationSpec {
     /// The application that runs under the protocol, or the system.
     pub application: ApplicationSpec,
     /// How idle processes get tasks from others. Only for task-based programs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stealing: Option<Stealing>,
     /// How the tasks of a program are assigned to processes in advance. Only for task-based programs, under a protocol
     /// that does not let processes steal tasks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Schedule>,
     /// How failures are detected and failed processes restarted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failures: Option<Failures>,
     /// The faults to inject.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -196,7 +192,6 @@ pub struct FederationSpec {
     pub faults: Vec<FaultSpec>,
     /// Time limit of the run, counted from the start of the application. A run that exceeds it never has the verdict
     /// `pass`. Default 5m.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Duration>,
     /// What is expected of the run, in addition to what every run must show. A run that does not meet an expectation
     /// has the verdict `fail`.
@@ -204,11 +199,9 @@ pub struct FederationSpec {
     #[schemars(length(max = 64))]
     pub expect: Vec<ExpectSpec>,
     /// Properties of the pods. Ignored by the other backends.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<Kubernetes>,
     /// Random effects and delays of the simulator. The other backends ignore all of these fields except
     /// `leastWorkLeft`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulator: Option<Simulator>,
     /// While true, all processes are paused. A pause counts neither towards the deadline nor towards the times of
     /// faults. If true from the start, the application does not begin until the pause ends. Works only on Kubernetes,
@@ -218,6 +211,7 @@ pub struct FederationSpec {
 }
 
 /// A cluster: a failure domain with a fast network inside.
+#[skip_serializing_none]
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(crates(kube_core = "::kube_core"), validation = rules::is_not_reserved())]
@@ -233,26 +227,21 @@ pub struct ClusterSpec {
     /// start. Requires `hc3i` and `synthetic` traffic with a duration, or a task-based program under `cck`, `tic`,
     /// `sel`, `satin` or `none`. On Kubernetes, the cluster's pods are created at the start, and its processes wait in
     /// them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joins_after: Option<Duration>,
     /// Computing time after which the cluster leaves. No process sends to it afterwards. Once no recovery can need
     /// anything from it, its processes end and its storage is released. Under `cck`, the time is counted from the start
     /// of the application, and the cluster leaves once its partitions have moved to other processes. On Kubernetes, its
     /// pods stay until the run ends. Default: it stays until the end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaves_after: Option<Duration>,
     /// Speed at which the nodes run tasks, in percent. At 200, a task takes half of its modelled time. Default 100.
     /// Only for task-based programs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub speed: Option<u32>,
     /// Number of tasks that each node runs in parallel. Default 1. Only for task-based programs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 256))]
     pub cores: Option<u32>,
     /// Number of nodes in each rack: with 4, nodes 0 to 3 are rack 0, and so on. The fault `loseRack` ends all processes
     /// of a rack at once. Default: the cluster has no racks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
     pub rack: Option<u32>,
 }
@@ -294,6 +283,7 @@ impl ClusterSpec {
 
 /// Properties of a node's storage. In the simulator, writes and reads take these times; the other backends slow down
 /// real ones to match them.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Storage {
@@ -301,13 +291,10 @@ pub struct Storage {
     #[serde(default)]
     pub kind: StorageKind,
     /// Maximum write bandwidth. Default: that of the disk; the simulator assumes a solid-state disk.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_bandwidth: Option<Bandwidth>,
     /// Maximum read bandwidth. Default: `writeBandwidth`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_bandwidth: Option<Bandwidth>,
     /// Time per write or read in addition to the transfer. Default: that of the disk; the simulator assumes a solid-state disk.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Duration>,
     /// Stores a digest of the state with each part of a checkpoint. If the state that is read back has another digest, the
     /// part counts as damaged. Default false.
@@ -334,32 +321,53 @@ pub enum StorageKind {
 }
 
 /// How failures are detected and failed processes restarted.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Failures {
     /// A process that sends no heartbeat for this long is declared failed: the supervisor ends it and announces its
     /// failure. Default 500ms.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detect_after: Option<Duration>,
     /// Time from the announcement of a failure to the start of the next life. Default 200ms.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_after: Option<Duration>,
     /// Number of spare nodes of the federation, at most 10,000. A process whose node is under repair (`repair` of a fault)
     /// starts again on a spare node, without its data. A node that has been repaired is a spare. Default 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = MAX_SPARES))]
     pub spares: Option<u32>,
     /// On Kubernetes: time after which a pod that stays silent is replaced, counted from when its process was declared
     /// failed. Data that is not on a volume is then lost. Default 10s.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replace_after: Option<Duration>,
     /// Maximum time that a cluster loss may take to end all processes. If it takes longer, the verdict is `unknown`.
     /// Default 50ms.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_once_within: Option<Duration>,
 }
 
 impl FederationSpec {
+    /// Returns a federation without faults, in which everything else has its default.
+    pub fn new(
+        clusters: Vec<ClusterSpec>,
+        protocol: ProtocolSpec,
+        application: ApplicationSpec,
+    ) -> FederationSpec {
+        FederationSpec {
+            seed: None,
+            clusters,
+            links: None,
+            storage: None,
+            protocol,
+            application,
+            stealing: None,
+            schedule: None,
+            failures: None,
+            faults: Vec::new(),
+            deadline: None,
+            kubernetes: None,
+            simulator: None,
+            expect: Vec::new(),
+            pause: false,
+        }
+    }
+
     /// Returns the seed; 0 if none is given.
     pub fn seed(&self) -> u64 {
         self.seed.unwrap_or(0)

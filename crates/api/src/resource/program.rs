@@ -8,6 +8,7 @@ use faultline_core::{Affected, FaultModel, Promise, Promises, Scope, Span};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use serde_with_macros::skip_serializing_none;
 
 use super::custom::{keep_parameters, set_shared, shared_options};
 use super::known::{Collection, Demand, Logs, SharedOptions};
@@ -30,6 +31,7 @@ const MAX_ENTRIES: usize = 64;
 const MAX_WORD: usize = 1024;
 
 /// A program that acts as the protocol, and speaks the contract of docs/programs.md.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Program {
@@ -57,34 +59,28 @@ pub struct Program {
     #[schemars(schema_with = "variables")]
     pub env: BTreeMap<String, String>,
     /// The time in which the program must answer an event. Default 10s.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_within: Option<Duration>,
     /// The groups that a failure rolls back in addition to those in which a process failed. Default `dependents`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schemars(schema_with = "affected")]
     pub affected: Option<Affected>,
     /// The number of processes that may have failed or be recovering at the same time. Default: any number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub survives: Option<u32>,
     /// Whether packets between two processes must arrive in the order in which they were sent. Default false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fifo: Option<bool>,
     /// Whether the program relies on a re-execution sending the same messages. Default false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeats: Option<bool>,
     /// What a re-execution of the application must repeat. Default `anyOrder` if `repeats` is true, otherwise `nothing`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub demand: Option<Demand>,
     /// Which messages the program logs. Default `nothing`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logs: Option<Logs>,
     /// When the program removes what no recovery can need. Default `unspecified`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collection: Option<Collection>,
 }
 
 /// A program that acts as the application, and speaks the contract of docs/programs.md.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ApplicationProgram {
@@ -100,14 +96,12 @@ pub struct ApplicationProgram {
     #[schemars(schema_with = "any_parameters")]
     pub parameters: Map<String, Value>,
     /// How the program receives messages. Default `byRank`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receives: Option<Receives>,
     /// Environment variables.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "variables")]
     pub env: BTreeMap<String, String>,
     /// The time in which the program must answer an event. Default 10s.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_within: Option<Duration>,
 }
 
@@ -134,15 +128,14 @@ pub struct Launch<'a> {
 }
 
 /// A file of a program. Exactly one field must be set.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProgramFile {
     /// Path of a file with the content, relative to the federation file. Records contain the content instead.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub file: Option<String>,
     /// The content.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 262_144))]
     pub text: Option<String>,
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use faultline_core::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::custom::Custom;
 use super::program::Program;
@@ -62,170 +63,144 @@ pub enum ProtocolSpec {
 }
 
 /// Options of HC3I.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Hc3i {
     /// Delay between unforced checkpoints of a cluster. A forced checkpoint restarts the timer. Default 10s.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_every: Option<Period>,
     /// Overrides `checkpointEvery` for individual clusters, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 256))]
     pub checkpoint_every_in: BTreeMap<String, Period>,
     /// Delay between garbage collections. Default 60s.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collect_every: Option<Period>,
     /// The clusters that decide what is garbage-collected. Default `initiator`, as in the paper.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collect_by: Option<CollectBy>,
     /// Number of replicas of each part of a checkpoint, in addition to the owner's part. Default 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 16))]
     pub replicas: Option<u32>,
     /// Where replicas are stored. Default `sameCluster`, as in the paper.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicate_to: Option<ReplicateTo>,
     /// Dependencies that are piggybacked on messages between clusters. Default `sn`, as in the paper.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub piggyback: Option<Piggyback>,
     /// Which messages between clusters force a checkpoint before their delivery. Default `news`, as in the paper.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forcing: Option<Forcing>,
 }
 
 /// Options of HydEE and SPBC, and of full and pessimistic logging, in which each process counts as a cluster.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Hydee {
     /// Delay between checkpoints of a cluster. Garbage collection follows each checkpoint. Default 10s.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_every: Option<Period>,
     /// Overrides `checkpointEvery` for individual clusters, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 256))]
     pub checkpoint_every_in: BTreeMap<String, Period>,
     /// Number of replicas of each part of a checkpoint, in addition to the owner's part. Default 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 16))]
     pub replicas: Option<u32>,
     /// Where replicas are stored. Default `sameCluster`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicate_to: Option<ReplicateTo>,
     /// Maximum size of the message log in a process's memory. Beyond it, the oldest entries move to stable storage in
     /// the background, and are read from there during a recovery. Default: no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_memory: Option<Size>,
 }
 
 /// Options of uncoordinated checkpoints.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Independent {
     /// Delay between checkpoints of a process. Default 10s.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_every: Option<Period>,
     /// Overrides `checkpointEvery` for the processes of individual clusters, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 256))]
     pub checkpoint_every_in: BTreeMap<String, Period>,
     /// Delay between garbage collections. Default 60s.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collect_every: Option<Period>,
     /// Number of replicas of each checkpoint, in addition to the owner's. Default 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 16))]
     pub replicas: Option<u32>,
     /// Where replicas are stored. Default `sameCluster`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicate_to: Option<ReplicateTo>,
 }
 
 /// Options of the coordinated baselines.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Coordinated {
     /// Delay between checkpoints of the federation. Default 10s.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_every: Option<Period>,
     /// Delay between garbage collections. Default 60s.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collect_every: Option<Period>,
     /// Number of replicas of each part of a checkpoint, in addition to the owner's part. Default 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 16))]
     pub replicas: Option<u32>,
     /// Where replicas are stored. Default `sameCluster`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicate_to: Option<ReplicateTo>,
 }
 
 /// Options of TIC.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Tic {
     /// Maximum time between two checkpoints of a process. A forced checkpoint restarts the timer. Default 10s.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tau: Option<Duration>,
     /// When a process takes a checkpoint before it asks another process for a task. Default `none`: recovery does not
     /// need these checkpoints.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cp0: Option<Cp0>,
     /// Number of replicas of each checkpoint, in addition to the owner's. Default 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 16))]
     pub replicas: Option<u32>,
     /// Where replicas are stored. Default `sameCluster`. Only replicas outside the cluster survive the loss of a
     /// whole cluster with its storage.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicate_to: Option<ReplicateTo>,
 }
 
 /// Options of SEL.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Sel {
     /// Time between checkpoints of a process. Each checkpoint truncates the log. Default 10s.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tau: Option<Duration>,
     /// Number of replicas of each checkpoint and of the log, in addition to the owner's. Default 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 16))]
     pub replicas: Option<u32>,
     /// Where replicas are stored. Default `sameCluster`. Only replicas outside the cluster survive the loss of a
     /// whole cluster with its storage.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicate_to: Option<ReplicateTo>,
 }
 
 /// Options of CCK.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Cck {
     /// Delay between the starts of two checkpoints. Default 10s.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tau: Option<Duration>,
     /// The processes with which a process coordinates its checkpoint. Default `neighbours`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coordination: Option<Coordination>,
     /// Number of replicas of each part of a checkpoint, in addition to the owner's part. Default 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 16))]
     pub replicas: Option<u32>,
     /// Where replicas are stored. Default `sameCluster`. Only replicas outside the cluster survive the loss of a
     /// whole cluster with its storage.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicate_to: Option<ReplicateTo>,
     /// Number of storage servers, with `replicateTo: sharedStorage`. Each server stores the parts of several processes.
     /// Default: the number of replicas.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1024))]
     pub servers: Option<u32>,
     /// Whether a re-execution starts not only from the checkpoint, but also from values that are still in memory.
     /// Default false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_memory: Option<bool>,
     /// Whether a process may hand tasks of its re-execution to other processes. Default false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<bool>,
 }
 

@@ -3,22 +3,22 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 /// Maximum length of a message in a status, in characters.
 pub const MAX_MESSAGE: usize = 1024;
 
 /// Status of a federation.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FederationStatus {
     /// Generation of the resource that this status describes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Current phase.
     #[serde(default)]
     pub phase: Phase,
     /// The latest event, in one sentence.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub message: Option<String>,
     /// Current conditions.
@@ -29,12 +29,10 @@ pub struct FederationStatus {
     )]
     pub conditions: Vec<Condition>,
     /// Name of the protocol.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub protocol: Option<String>,
     /// Clusters whose processes are all up, out of the total: `1/2`. A cluster that has not joined or has left does not
     /// count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub clusters_ready: Option<String>,
     /// One entry per cluster, in the order of the spec.
@@ -43,37 +41,28 @@ pub struct FederationStatus {
     pub clusters: Vec<ClusterStatus>,
     /// Planned faults that were injected or had no effect, out of the total: `1/2`. An injected fault may still be in
     /// effect.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub faults_done: Option<String>,
     /// Longest time from the first to the last effect of one fault, by the clocks of its targets, in microseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst_skew_micros: Option<i64>,
     /// Longest time from the due time of a fault to its last effect, in microseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst_latency_micros: Option<i64>,
     /// Total number of rollbacks of clusters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollbacks: Option<u32>,
     /// What emulates the links: `inNode` (delay lines in the nodes), `tc` (traffic control), or `tc+inNode` (traffic
     /// control, with delay lines for what the kernel does not support).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["inNode", "tc", "tc+inNode"]))]
     pub shaping: Option<String>,
     /// Verdict of the run, once it has ended: `pass`, `fail` or `unknown`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["pass", "fail", "unknown"]))]
     pub verdict: Option<String>,
     /// Number of the newest event that the supervisor has reported.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_event: Option<i64>,
     /// Identifier of the supervisor that reported the event in `lastEvent`. A supervisor that restarts keeps the
     /// identifier only if it resumes the run from its journal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub supervisor: Option<String>,
     /// UID of the pod that keeps the record of a completed run. Absent if a volume keeps it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub record_in: Option<String>,
 }
@@ -113,6 +102,7 @@ pub enum Phase {
 }
 
 /// State of one cluster.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterStatus {
@@ -127,7 +117,6 @@ pub struct ClusterStatus {
     pub up: u32,
     /// Current state of the cluster. `awaited`: the cluster has not joined, and its processes wait. `left`: the cluster
     /// has left, and its processes have ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["starting", "awaited", "running", "failed", "finished", "unrecoverable", "left"]))]
     pub state: Option<String>,
     /// Number of committed checkpoints.
@@ -137,12 +126,12 @@ pub struct ClusterStatus {
     /// Number of rollbacks.
     pub rollbacks: u32,
     /// Completed steps of the application, out of the total: `120/3000`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 80))]
     pub progress: Option<String>,
 }
 
 /// A condition, in the form that Kubernetes tools understand.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
@@ -163,7 +152,6 @@ pub struct Condition {
     #[schemars(schema_with = "instant")]
     pub last_transition_time: Time,
     /// Generation of the resource that this condition describes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_core::{FactKind, ProbeNo, Source, Span, WatchNo};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::program::{self, Launch, ProgramFile, ProgramProblem};
 use crate::quantity::{Duration, Size};
@@ -27,6 +28,7 @@ const LOGS: (u64, u64) = (4 << 10, 1 << 30);
 const SHORTEST_PROBE: Span = Span::from_millis(10);
 
 /// Commands that do not know Faultline, one per node. Texts may contain templates (docs/systems.md).
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct System {
@@ -43,10 +45,8 @@ pub struct System {
     #[schemars(extend("maxProperties" = 16))]
     pub files: BTreeMap<String, ProgramFile>,
     /// When a node is ready. The run begins once all nodes are. Default: once its command has been started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<Ready>,
     /// A command that one node runs once all nodes are ready, before the run begins.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<SetUp>,
     /// Probes, by name. They run from the start of the run to its end.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -57,14 +57,11 @@ pub struct System {
     #[schemars(schema_with = "watches")]
     pub watch: BTreeMap<String, String>,
     /// When the run ends. Default: 30s after the last fault that has a fixed time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends: Option<Ends>,
     /// What happens if a command exits. Default `fail`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_exit: Option<OnExit>,
     /// The maximum number of bytes of a node's output that are kept for each life: the first half, and the newest bytes.
     /// Default 4MiB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logs: Option<Size>,
     /// What differs for the nodes of a cluster, by the name of the cluster.
     #[serde(default, rename = "in", skip_serializing_if = "BTreeMap::is_empty")]
@@ -73,59 +70,55 @@ pub struct System {
 }
 
 /// What differs for the nodes of a cluster. A field replaces the field of the system as a whole.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Override {
     /// The command and its arguments, as templates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schemars(schema_with = "program::command")]
     pub command: Option<Vec<String>>,
     /// Environment variables. Their values are templates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schemars(schema_with = "program::variables")]
     pub env: Option<BTreeMap<String, String>>,
     /// Files in the working directory, by relative path.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 16))]
     pub files: Option<BTreeMap<String, ProgramFile>>,
     /// When a node is ready.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<Ready>,
     /// Regular expressions, by name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schemars(schema_with = "watches")]
     pub watch: Option<BTreeMap<String, String>>,
     /// What happens if a command exits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_exit: Option<OnExit>,
     /// The maximum number of bytes of a node's output that are kept for each life.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logs: Option<Size>,
 }
 
 /// When a node is ready: once one of `exec`, `http` and `tcp` succeeds or, without any of them, once its command has been
 /// started.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Ready {
     /// A command that succeeds if its exit status is 0. Its words are templates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schemars(schema_with = "exec")]
     pub exec: Option<Vec<String>>,
     /// The address of a page, as a template: `http://HOST:PORT/PATH`. Succeeds with a status from 200 to 399.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub http: Option<String>,
     /// An address, as a template: `HOST:PORT`. Succeeds if a connection opens.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub tcp: Option<String>,
     /// The time within which the node must be ready. Default 2m.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<Duration>,
 }
 
 /// A command that prepares the system once, such as the creation of a database.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SetUp {
@@ -136,48 +129,42 @@ pub struct SetUp {
     #[schemars(schema_with = "exec")]
     pub exec: Vec<String>,
     /// The time within which the command must exit. Default 2m.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<Duration>,
 }
 
 /// Something that succeeds or fails, and that nodes attempt repeatedly. Exactly one of `exec`, `http` and `tcp` must be
 /// set.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Probe {
     /// The cluster or the node that runs the probe. Default: every node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub by: Option<String>,
     /// A command that succeeds if its exit status is 0. Its words are templates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schemars(schema_with = "exec")]
     pub exec: Option<Vec<String>>,
     /// The address of a page, as a template: `http://HOST:PORT/PATH`. Succeeds with a status from 200 to 399.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub http: Option<String>,
     /// An address, as a template: `HOST:PORT`. Succeeds if a connection opens.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub tcp: Option<String>,
     /// Time from the start of a sample to the start of the next one, unless the sample takes longer. Default 1s.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every: Option<Duration>,
     /// Time after which a sample has failed. Default 1s.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
 }
 
 /// When a run of a system ends. Exactly one field must be set.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Ends {
     /// Time from the start of the run to its end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Duration>,
     /// Ends the run once the command of every node of this cluster has exited with status 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub exit: Option<String>,
 }

@@ -4,12 +4,14 @@ use faultline_core::FactKind;
 use faultline_failures::Format;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::fault::{any, is_any};
 use crate::failure_trace::MOST_TRACE_BYTES;
 use crate::quantity::Duration;
 
 /// Triggers a fault when a process reports a fact. The process is halted at the fact until the fault is in effect.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct When {
@@ -17,7 +19,6 @@ pub struct When {
     #[schemars(schema_with = "facts_of_processes")]
     pub fact: FactKind,
     /// In a system: the watch (`logged`) or the probe (`probeSucceeded`, `probeFailed`) that the fact is about. Default: any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub of: Option<String>,
     /// The cluster of the process. Default `any`: every cluster.
@@ -25,12 +26,10 @@ pub struct When {
     #[schemars(length(max = 40))]
     pub cluster: String,
     /// The number of the process in its cluster, from 0. Requires `cluster`. Default: every process.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// Which occurrence of the fact triggers the fault, counted from 1. Default 1. Each process reports its own facts,
     /// so a cluster with three processes reports three `checkpointCommitted` facts per checkpoint, but only one
     /// `checkpointRequested`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub occurrence: Option<u32>,
 }
@@ -66,13 +65,13 @@ impl Mtbf {
 }
 
 /// Published failure rate of a large cluster: exponential, with the same mean for every node.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FailureRate {
     /// The name of the cluster.
     pub name: FailureRateName,
     /// Divides the time between failures. Default 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.001, max = 1e9))]
     pub speed: Option<f64>,
 }
@@ -110,46 +109,39 @@ pub struct Weibull {
 
 /// Takes times, processes and durations of faults from a failure trace, a file of recorded failures of a real system.
 /// Exactly one of `file` and `data` must be set.
+#[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TraceTrigger {
     /// Path of the failure trace, relative to the federation's file. `faultline` reads the file and records its text with
     /// the run. A federation that is applied to Kubernetes needs the text itself, in `data`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 4096))]
     pub file: Option<String>,
     /// Text of the failure trace, at most 512 KiB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = MOST_TRACE_BYTES))]
     pub data: Option<String>,
     /// Format of the failure trace. Default: recognised by the content.
-    #[serde(rename = "as", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "as")]
     pub as_format: Option<TraceFormat>,
     /// The system to read, if a `lanl` file has several.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<u32>,
     /// The causes of the failures to take. Default: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "causes")]
     pub causes: Vec<String>,
     /// Which process a node of the trace stands for. Default `sample`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodeChoice>,
     /// Number of nodes that were observed, including those that never failed. Default: the nodes in the trace.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub of: Option<u32>,
     /// Divides all times of the trace, durations included unless `repairSpeed` is set. Default 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.001, max = 1e9))]
     pub speed: Option<f64>,
     /// Divides the durations of the failures instead of `speed`. Default: `speed`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.001, max = 1e9))]
     pub repair_speed: Option<f64>,
     /// The time in the trace at which the application starts. After its last event, the trace continues with the failures
     /// before this time. Default: drawn from the seed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begin: Option<Duration>,
 }
 

@@ -37,25 +37,26 @@ impl Check<'_> {
                 );
             }
         }
-        let data = match (&trace.file, &trace.data) {
+        match (&trace.file, &trace.data) {
             (None, None) => {
-                return self.problem(
+                self.problem(
                     path,
                     "the trace has neither `file` nor `data`",
                     "write `file` with the path of a failure trace, or `data` with its text",
                 );
             }
-            (Some(_), Some(_)) => {
-                return self.problem(
-                    format!("{path}.data"),
-                    "`file` and `data` cannot be combined",
-                    "keep one of the two",
-                );
-            }
+            (Some(_), Some(_)) => self.problem(
+                format!("{path}.data"),
+                "`file` and `data` cannot be combined",
+                "keep one of the two",
+            ),
             // Its content is checked once it has been read.
-            (Some(file), None) => return self.path_of_file(&format!("{path}.file"), file),
-            (None, Some(data)) => data,
-        };
+            (Some(file), None) => self.path_of_file(&format!("{path}.file"), file),
+            (None, Some(data)) => self.trace_content(path, trace, data),
+        }
+    }
+
+    fn trace_content(&mut self, path: &str, trace: &TraceTrigger, data: &str) {
         if data.len() > MOST_TRACE_BYTES {
             return self.problem(
                 format!("{path}.data"),

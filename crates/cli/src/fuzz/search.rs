@@ -289,32 +289,39 @@ impl<'a> Search<'a> {
         options
     }
 
-    /// Calls `take` with the observation of each run, in the order of the seeds.
-    pub(super) fn each(
-        &mut self,
-        mut take: impl FnMut(&Observed) -> ControlFlow<()>,
-    ) -> Result<(), CommandError> {
+    /// Returns the function that runs the schedule of a seed. A panic of this function prints the seed.
+    fn schedule(
+        &self,
+    ) -> impl Fn(u64, &MomentCoverage) -> Result<Observed, SetupError> + Send + Sync + 'static + use<> {
         let (arguments, defect) = (self.arguments, self.defect);
-        let begun = Instant::now();
-        let runs = if arguments.span.is_some() { u64::MAX } else { arguments.runs };
-        let begin = self.first_seed.saturating_add(self.before);
-        let left = runs.saturating_sub(self.before);
-        let mut ticker = SearchProgress::new(arguments, self.before, &self.title).within(self.within);
         let is_custom = self.program.is_some() || arguments.protocol.is_some_and(ProtocolName::is_custom);
         let is_directed = move |seed| defect.is_none() && !is_custom && is_directed(seed);
         let options = self.repeat_options();
         print_seed_on_panic(move |seed| (!is_directed(seed)).then(|| options.clone()));
         let (protocol, twice) = (arguments.protocol, arguments.twice);
         let drawn = Drawn::new(arguments, self.program.as_ref(), defect);
-        let work = move |seed, steering: &MomentCoverage| {
+        move |seed, steering| {
             if is_directed(seed) {
                 let scenario = directed_scenario(seed, protocol, steering)?;
                 let observed = observe(scenario.clone(), twice)?;
                 return Ok(observed.of_directed(scenario));
             }
             observe(drawn.scenario(seed), twice)
-        };
-        let work = Arc::new(work);
+        }
+    }
+
+    /// Calls `take` with the observation of each run, in the order of the seeds.
+    pub(super) fn each(
+        &mut self,
+        mut take: impl FnMut(&Observed) -> ControlFlow<()>,
+    ) -> Result<(), CommandError> {
+        let arguments = self.arguments;
+        let begun = Instant::now();
+        let runs = if arguments.span.is_some() { u64::MAX } else { arguments.runs };
+        let begin = self.first_seed.saturating_add(self.before);
+        let left = runs.saturating_sub(self.before);
+        let mut ticker = SearchProgress::new(arguments, self.before, &self.title).within(self.within);
+        let work = Arc::new(self.schedule());
         let kept = self.is_kept.then(|| (self.kept(), self.head()));
         let mut kept_at = begun;
         let (coverage, interrupted) = (&mut self.coverage, self.interrupted);

@@ -44,33 +44,23 @@ pub fn import(name: &str, topology: &Topology, application: &ApplicationFile, ti
     origins.add("spec.failures.detectAfter", File::Timers, "detectAfter");
     origins.add("spec.failures.restartAfter", File::Timers, "restartAfter");
     origins.add("spec.faults", File::Topology, "mtbf");
-    let failures = timers.detect_after.is_some() || timers.restart_after.is_some();
+    let failures = Failures {
+        detect_after: timers.detect_after,
+        restart_after: timers.restart_after,
+        ..Failures::default()
+    };
+    let (message, state) = (application.message, application.state);
     let spec = FederationSpec {
-        stealing: None,
-        schedule: None,
-        seed: None,
-        clusters: topology.clusters.clone(),
         links: Some(links),
         storage: Some(Storage { kind: StorageKind::Memory, ..Storage::default() }),
-        protocol: ProtocolSpec::Hc3i(protocol),
-        application: ApplicationSpec::Synthetic(Synthetic {
-            traffic,
-            message: application.message,
-            state: application.state,
-        }),
-        failures: failures.then_some(Failures {
-            detect_after: timers.detect_after,
-            restart_after: timers.restart_after,
-            replace_after: None,
-            spares: None,
-            at_once_within: None,
-        }),
+        failures: (failures != Failures::default()).then_some(failures),
         faults: faults(topology),
         deadline: Some(deadline(topology, application)),
-        kubernetes: None,
-        simulator: None,
-        expect: Vec::new(),
-        pause: false,
+        ..FederationSpec::new(
+            topology.clusters.clone(),
+            ProtocolSpec::Hc3i(protocol),
+            ApplicationSpec::Synthetic(Synthetic { traffic, message, state }),
+        )
     };
     Imported { federation: Federation::new(name, spec), origins: origins.0 }
 }
@@ -253,16 +243,7 @@ fn faults(topology: &Topology) -> Vec<FaultSpec> {
     let Some(mean) = topology.mtbf.0 else { return Vec::new() };
     vec![FaultSpec {
         mtbf: Some(Mtbf::Exponential(Duration(mean))),
-        crash: Some(Crash {
-            process: None,
-            cluster: resource::ANY.into(),
-            node: None,
-            storage: Some(Fate::Lost),
-            returns: None,
-            repair: None,
-            reported: None,
-        }),
-        ..FaultSpec::default()
+        ..Crash { storage: Some(Fate::Lost), ..Crash::new(resource::ANY, None) }.into()
     }]
 }
 

@@ -172,21 +172,9 @@ fn crashes(
 }
 
 fn with_crash(calm: &Federation, cluster: &str, node: u32, storage: Option<Fate>, at: f64) -> Federation {
-    let crash = Crash {
-        cluster: cluster.to_owned(),
-        node: Some(node),
-        process: None,
-        storage,
-        returns: None,
-        repair: None,
-        reported: None,
-    };
+    let crash = Crash { storage, ..Crash::new(cluster, Some(node)) };
     let mut other = calm.clone();
-    other.spec.faults.push(FaultSpec {
-        at: Some(Duration(Span((at * 1e9) as u64))),
-        crash: Some(crash),
-        ..FaultSpec::default()
-    });
+    other.spec.faults.push(FaultSpec { at: Some(Duration(Span((at * 1e9) as u64))), ..crash.into() });
     // The crash must take effect however late it is.
     other.spec.simulator.get_or_insert_default().least_work_left = Some(0);
     other

@@ -12,7 +12,7 @@ use crate::statistics::{Collected, Collection, Statistics};
 
 use super::options::{options, three_clusters};
 use super::paper::{federation, of, paired};
-use super::section::{Cell, Grade, Section};
+use super::section::{Cell, Finding, Grade, Section, Table};
 use super::{ExperimentRunner, Interrupted};
 
 /// The kinds of messages that belong to collections.
@@ -40,17 +40,7 @@ pub(super) fn without_initiator(runner: &mut ExperimentRunner<'_, '_>) -> Result
         rows.push(row(name, "an initiator", &central));
         rows.push(row(name, "every cluster", &alone));
     }
-
-    let mut cut_off = federation(&pipeline);
-    partition(&mut cut_off);
-    let central = runner.run("an initiator collects, the last cluster is cut off", &cut_off)?;
-    let alone = runner.run("every cluster collects, the last is cut off", &by_every_cluster(cut_off))?;
-    let most = |runs: &[Statistics], cluster: usize| of(runs, |run| run.clusters[cluster].most_stored as f64);
-    let outage = [("an initiator", &central), ("every cluster", &alone)].map(|(who, runs)| {
-        let meanwhile = of(runs, collections_meanwhile);
-        vec![who.into(), meanwhile.into(), most(runs, 0).into(), most(runs, 1).into(), most(runs, 2).into()]
-    });
-    let fewer = most(&alone, 1).mean < most(&central, 1).mean;
+    let (finding, outage) = cut_off(runner, &pipeline)?;
 
     Ok(vec![
         Section::new("without-initiator", "Garbage collection without an initiator", "7, future work")
@@ -77,24 +67,7 @@ pub(super) fn without_initiator(runner: &mut ExperimentRunner<'_, '_>) -> Result
                     short(earlier[0])
                 ),
             )
-            .finding(
-                "cutting off a cluster does not delay clusters that do not depend on it",
-                String::new(),
-                format!(
-                    "cluster 1 stores at most {} checkpoints instead of {}",
-                    most(&alone, 1).text(),
-                    most(&central, 1).text()
-                ),
-                Grade::NotStated,
-                match fewer {
-                    true => {
-                        "The last announcement of the silent cluster remains valid. A cluster that has \
-                         delivered later messages of the silent cluster keeps everything that it may need \
-                         because of them, with or without an initiator."
-                    }
-                    false => "Here, it made no difference.",
-                },
-            )
+            .findings([finding])
             .table(
                 "without-initiator",
                 "Mean per collection",
@@ -109,19 +82,53 @@ pub(super) fn without_initiator(runner: &mut ExperimentRunner<'_, '_>) -> Result
                 ],
                 rows,
             )
-            .table(
-                "cut-off",
-                "Three clusters in a pipeline, the last of which is cut off from the third hour to the ninth",
-                vec![
-                    "who decides",
-                    "collections in that time",
-                    "most stored in cluster 0",
-                    "in cluster 1",
-                    "in cluster 2",
-                ],
-                outage.into(),
-            ),
+            .tables([outage]),
     ])
+}
+
+/// Cuts off the last cluster of a pipeline during several collections.
+fn cut_off(runner: &mut ExperimentRunner<'_, '_>, pipeline: &Files) -> Result<(Finding, Table), Interrupted> {
+    let mut cut_off = federation(pipeline);
+    partition(&mut cut_off);
+    let central = runner.run("an initiator collects, the last cluster is cut off", &cut_off)?;
+    let alone = runner.run("every cluster collects, the last is cut off", &by_every_cluster(cut_off))?;
+    let most = |runs: &[Statistics], cluster: usize| of(runs, |run| run.clusters[cluster].most_stored as f64);
+    let outage = [("an initiator", &central), ("every cluster", &alone)].map(|(who, runs)| {
+        let meanwhile = of(runs, collections_meanwhile);
+        vec![who.into(), meanwhile.into(), most(runs, 0).into(), most(runs, 1).into(), most(runs, 2).into()]
+    });
+    let fewer = most(&alone, 1).mean < most(&central, 1).mean;
+    let finding = Finding::new(
+        "cutting off a cluster does not delay clusters that do not depend on it",
+        String::new(),
+        format!(
+            "cluster 1 stores at most {} checkpoints instead of {}",
+            most(&alone, 1).text(),
+            most(&central, 1).text()
+        ),
+        Grade::NotStated,
+        match fewer {
+            true => {
+                "The last announcement of the silent cluster remains valid. A cluster that has \
+                         delivered later messages of the silent cluster keeps everything that it may need \
+                         because of them, with or without an initiator."
+            }
+            false => "Here, it made no difference.",
+        },
+    );
+    let table = Table::new(
+        "cut-off",
+        "Three clusters in a pipeline, the last of which is cut off from the third hour to the ninth",
+        vec![
+            "who decides",
+            "collections in that time",
+            "most stored in cluster 0",
+            "in cluster 1",
+            "in cluster 2",
+        ],
+        outage.into(),
+    );
+    Ok((finding, table))
 }
 
 fn by_every_cluster(mut federation: Federation) -> Federation {

@@ -9,7 +9,7 @@ use crate::statistics::Statistics;
 
 use super::options::{all_forced, kill, options, three_clusters};
 use super::paper::{federation, of};
-use super::section::{Cell, Grade, Section};
+use super::section::{Cell, Finding, Grade, Section, Table};
 use super::{ExperimentRunner, Interrupted};
 
 /// The cluster that joins and leaves.
@@ -37,26 +37,7 @@ pub(super) fn joining_and_leaving(
         waits.push(waits_minutes(&runs));
         rows.push(row(name, &runs));
     }
-
-    // A failure in cluster 0 while all clusters are present, and one after cluster 2 has left.
-    let mut failures = Vec::new();
-    for (name, leaves) in [("all clusters stay", None), ("cluster 2 has left", Some(3))] {
-        let mut setting = every_ten_minutes(with_guest(&base, None, leaves));
-        kill(&mut setting, "cluster-0", 10..11);
-        let runs = runner.run(&format!("a failure when {name}"), &setting)?;
-        let back = |cluster: usize| of(&runs, |run| run.clusters[cluster].rollbacks.len() as f64);
-        let lost = of(&runs, |run| {
-            let all = run.clusters.iter().flat_map(|it| &it.rollbacks).map(|it| it.lost_work_seconds);
-            all.sum::<f64>() / 3600.0
-        });
-        failures.push((name, [0, 1, 2].map(back), lost));
-    }
-    let concerned = failures[1].1[GUEST].most;
-    let rows_of_failures = failures.into_iter().map(|(name, back, lost)| {
-        let back = back.map(Cell::from);
-        [Cell::from(name)].into_iter().chain(back).chain([lost.into()]).collect()
-    });
-
+    let (finding, failures) = failures(runner, &base)?;
     Ok(vec![
         Section::new("joining-and-leaving", "Clusters that join and leave", "7, future work")
             .text(
@@ -78,14 +59,7 @@ pub(super) fn joining_and_leaving(
                 Grade::NotStated,
                 "Until then, the cluster keeps its last checkpoints and its log, and could still recover.",
             )
-            .finding(
-                "a failure after a cluster has left does not affect that cluster",
-                String::new(),
-                format!("it rolls back {} times", short(concerned)),
-                Grade::NotStated,
-                "Every run was judged: in the final state, no message to or from the cluster is lost, or \
-                 delivered without having been sent.",
-            )
+            .findings([finding])
             .table(
                 "joining-and-leaving",
                 "Means over runs of ten hours",
@@ -101,19 +75,47 @@ pub(super) fn joining_and_leaving(
                 ],
                 rows,
             )
-            .table(
-                "failure-after-leaving",
-                "A node of cluster 0 fails halfway through, with a collection every ten minutes",
-                vec![
-                    "when",
-                    "rollbacks of cluster 0",
-                    "of cluster 1",
-                    "of cluster 2",
-                    "lost work, node-hours",
-                ],
-                rows_of_failures.collect(),
-            ),
+            .tables([failures]),
     ])
+}
+
+/// Crashes a node of cluster 0 while all clusters are present, and after cluster 2 has left.
+fn failures(
+    runner: &mut ExperimentRunner<'_, '_>,
+    base: &Federation,
+) -> Result<(Finding, Table), Interrupted> {
+    let mut failures = Vec::new();
+    for (name, leaves) in [("all clusters stay", None), ("cluster 2 has left", Some(3))] {
+        let mut setting = every_ten_minutes(with_guest(base, None, leaves));
+        kill(&mut setting, "cluster-0", 10..11);
+        let runs = runner.run(&format!("a failure when {name}"), &setting)?;
+        let back = |cluster: usize| of(&runs, |run| run.clusters[cluster].rollbacks.len() as f64);
+        let lost = of(&runs, |run| {
+            let all = run.clusters.iter().flat_map(|it| &it.rollbacks).map(|it| it.lost_work_seconds);
+            all.sum::<f64>() / 3600.0
+        });
+        failures.push((name, [0, 1, 2].map(back), lost));
+    }
+    let concerned = failures[1].1[GUEST].most;
+    let rows_of_failures = failures.into_iter().map(|(name, back, lost)| {
+        let back = back.map(Cell::from);
+        [Cell::from(name)].into_iter().chain(back).chain([lost.into()]).collect()
+    });
+    let finding = Finding::new(
+        "a failure after a cluster has left does not affect that cluster",
+        String::new(),
+        format!("it rolls back {} times", short(concerned)),
+        Grade::NotStated,
+        "Every run was judged: in the final state, no message to or from the cluster is lost, or \
+                 delivered without having been sent.",
+    );
+    let table = Table::new(
+        "failure-after-leaving",
+        "A node of cluster 0 fails halfway through, with a collection every ten minutes",
+        vec!["when", "rollbacks of cluster 0", "of cluster 1", "of cluster 2", "lost work, node-hours"],
+        rows_of_failures.collect(),
+    );
+    Ok((finding, table))
 }
 
 /// Makes cluster 2 join and leave after the given times, in hours.

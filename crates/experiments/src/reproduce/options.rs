@@ -36,16 +36,7 @@ pub(super) fn kill(federation: &mut Federation, cluster: &str, nodes: std::ops::
     for node in nodes {
         federation.spec.faults.push(FaultSpec {
             at: Some(Duration(HALF_TIME)),
-            crash: Some(Crash {
-                process: None,
-                cluster: cluster.into(),
-                node: Some(node),
-                storage: Some(Fate::Lost),
-                returns: None,
-                repair: None,
-                reported: None,
-            }),
-            ..FaultSpec::default()
+            ..Crash { storage: Some(Fate::Lost), ..Crash::new(cluster, Some(node)) }.into()
         });
     }
     // Allow time to re-execute lost work.

@@ -271,57 +271,32 @@ impl<'a> Faults<'a> {
 
     /// Draws the effect of a fault. The caller draws its time.
     fn fault(&self, kind: Kind, chance: &mut Chance) -> FaultSpec {
-        let brief = |chance: &mut Chance| chance.duration(Span::from_millis(1), Span::from_millis(500));
-        let none = FaultSpec::default();
         match kind {
             Kind::Crash => {
                 let (cluster, node) = self.node(chance);
                 let (storage, returns) = (self.fate(chance), self.returns(chance));
-                let crash =
-                    Crash { cluster, node, process: None, storage, returns, repair: None, reported: None };
-                FaultSpec { crash: Some(crash), ..none }
+                Crash { storage, returns, ..Crash::new(cluster, node) }.into()
             }
             Kind::CrashOutside => {
-                let process = Some(chance.pick(&self.outside));
-                let crash = Crash {
-                    cluster: ANY.into(),
-                    node: None,
-                    process,
-                    storage: self.fate(chance),
-                    returns: None,
-                    repair: None,
-                    reported: None,
-                };
-                FaultSpec { crash: Some(crash), ..none }
+                let process = chance.pick(&self.outside);
+                Crash { storage: self.fate(chance), ..Crash::of_process(process) }.into()
             }
             Kind::Pause => {
                 let (cluster, node) = self.node(chance);
-                let span = Duration(short(Span(chance.between(self.outage.0 / 8, self.outage.0 * 2))));
-                let span = Some(span);
-                FaultSpec {
-                    pause: Some(Pause { process: None, reported: None, cluster, node, span }),
-                    ..none
-                }
+                let span = Some(Duration(short(Span(chance.between(self.outage.0 / 8, self.outage.0 * 2)))));
+                let pause = Some(Pause { process: None, reported: None, cluster, node, span });
+                FaultSpec { pause, ..FaultSpec::default() }
             }
             Kind::LoseCluster => {
                 let (cluster, storage) = (self.cluster(chance), self.fate(chance));
                 let returns = self.returns(chance);
-                FaultSpec {
-                    lose_cluster: Some(LoseCluster {
-                        cluster,
-                        storage,
-                        returns,
-                        repair: None,
-                        reported: None,
-                    }),
-                    ..none
-                }
+                LoseCluster { storage, returns, ..LoseCluster::new(cluster) }.into()
             }
             Kind::Partition => {
                 let from = self.cluster(chance);
                 let to = self.other(chance, &from);
                 let (one_way, span) = (chance.percent(50), Some(brief(chance)));
-                FaultSpec { partition: Some(Partition { from, to, one_way, span }), ..none }
+                FaultSpec { partition: Some(Partition { from, to, one_way, span }), ..FaultSpec::default() }
             }
             Kind::Link => {
                 let (from, to) = (self.cluster(chance), self.cluster(chance));
@@ -335,29 +310,29 @@ impl<'a> Faults<'a> {
                     loss: None,
                     span: Some(brief(chance)),
                 };
-                FaultSpec { link: Some(change), ..none }
+                FaultSpec { link: Some(change), ..FaultSpec::default() }
             }
-            Kind::Storage => {
-                let (cluster, node) = self.node(chance);
-                let span = Some(brief(chance));
-                match chance.between(0, 2) {
-                    0 => {
-                        let by = brief(chance);
-                        FaultSpec {
-                            slow_storage: Some(SlowStorage { process: None, cluster, node, by, span }),
-                            ..none
-                        }
-                    }
-                    1 => FaultSpec {
-                        full_storage: Some(BadStorage { process: None, cluster, node, span }),
-                        ..none
-                    },
-                    _ => FaultSpec {
-                        corrupt_storage: Some(BadStorage { process: None, cluster, node, span }),
-                        ..none
-                    },
-                }
-            }
+            Kind::Storage => self.of_storage(chance),
         }
     }
+
+    fn of_storage(&self, chance: &mut Chance) -> FaultSpec {
+        let (cluster, node) = self.node(chance);
+        let span = Some(brief(chance));
+        let mut fault = FaultSpec::default();
+        match chance.between(0, 2) {
+            0 => {
+                let by = brief(chance);
+                fault.slow_storage = Some(SlowStorage { process: None, cluster, node, by, span });
+            }
+            1 => fault.full_storage = Some(BadStorage { process: None, cluster, node, span }),
+            _ => fault.corrupt_storage = Some(BadStorage { process: None, cluster, node, span }),
+        }
+        fault
+    }
+}
+
+/// Draws the duration of a disturbance.
+fn brief(chance: &mut Chance) -> Duration {
+    chance.duration(Span::from_millis(1), Span::from_millis(500))
 }

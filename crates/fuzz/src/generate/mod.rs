@@ -110,40 +110,18 @@ fn federation_with(seed: u64, subject: Option<Subject>) -> Federation {
     let links = links(chance, &clusters);
     let length = length(&application, &clusters);
     let drawn = options(chance, protocol.clone(), &clusters, length);
-    let detect_after = chance.span(MIN_DETECT_AFTER, Span::from_millis(200));
-    let restart_after = chance.span(Span::from_millis(1), Span::from_millis(200));
-    let outage = detect_after + restart_after;
-    let simulator = simulator(chance);
-    let storage = Storage {
-        kind: if chance.percent(20) { StorageKind::Memory } else { StorageKind::Disk },
-        write_bandwidth: bandwidth(chance, &[0, 1_000_000, 100_000_000]),
-        read_bandwidth: None,
-        latency: Some(chance.duration(Span::from_micros(1), Span::from_millis(5))),
-        verify: false,
-    };
+    let failures = failures(chance);
+    let outage = failures.detect_after() + failures.restart_after();
+    let protocol = if is_fixed { protocol } else { drawn };
     let mut spec = FederationSpec {
-        stealing: None,
-        schedule: None,
         seed: Some(seed),
         links: Some(links),
-        storage: Some(storage),
-        protocol: if is_fixed { protocol } else { drawn },
-        application,
-        failures: Some(Failures {
-            detect_after: Some(Duration(detect_after)),
-            restart_after: Some(Duration(restart_after)),
-            spares: None,
-            replace_after: None,
-            at_once_within: None,
-        }),
-        faults: Vec::new(),
+        failures: Some(failures),
+        simulator: Some(simulator(chance)),
+        storage: Some(storage(chance)),
         // Leaves time without faults, in which the federation must recover and finish.
         deadline: Some(Duration(length * 10 + Span::from_secs(20))),
-        kubernetes: None,
-        simulator: Some(simulator),
-        expect: Vec::new(),
-        pause: false,
-        clusters,
+        ..FederationSpec::new(clusters, protocol, application)
     };
     let outside = Names::extra_of(&extra.unwrap_or_else(|| spec.extra_processes()));
     spec.faults = Faults::new(chance, &spec.clusters, outside, length, outage).list(chance);
@@ -260,6 +238,24 @@ fn links(chance: &mut Chance, clusters: &[ClusterSpec]) -> Links {
         }
     }
     Links { within: Some(within), between: Some(between), pairs }
+}
+
+/// Draws how long the detection of failures and the restart of processes take.
+fn failures(chance: &mut Chance) -> Failures {
+    Failures {
+        detect_after: Some(Duration(chance.span(MIN_DETECT_AFTER, Span::from_millis(200)))),
+        restart_after: Some(Duration(chance.span(Span::from_millis(1), Span::from_millis(200)))),
+        ..Failures::default()
+    }
+}
+
+fn storage(chance: &mut Chance) -> Storage {
+    Storage {
+        kind: if chance.percent(20) { StorageKind::Memory } else { StorageKind::Disk },
+        write_bandwidth: bandwidth(chance, &[0, 1_000_000, 100_000_000]),
+        latency: Some(chance.duration(Span::from_micros(1), Span::from_millis(5))),
+        ..Storage::default()
+    }
 }
 
 fn bandwidth(chance: &mut Chance, from: &[u64]) -> Option<Bandwidth> {

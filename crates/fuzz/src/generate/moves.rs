@@ -139,16 +139,7 @@ fn fault(
     let returns = chance.percent(15).then_some(false);
     let fault = FaultSpec { at: when.is_none().then_some(at), when, ..FaultSpec::default() };
     if !outside.is_empty() && chance.percent(20) {
-        let process = Some(chance.pick(outside));
-        let crash = Crash {
-            cluster: ANY.into(),
-            node: None,
-            process,
-            storage,
-            returns: None,
-            repair: None,
-            reported: None,
-        };
+        let crash = Crash { storage, ..Crash::of_process(chance.pick(outside)) };
         return FaultSpec { crash: Some(crash), ..fault };
     }
     let index =
@@ -156,21 +147,10 @@ fn fault(
     let cluster = clusters[index].name.clone();
     let node = Some(chance.between(0, u64::from(clusters[index].nodes) - 1) as u32);
     if chance.percent(80) {
-        FaultSpec {
-            crash: Some(Crash {
-                cluster,
-                node,
-                process: None,
-                storage,
-                returns,
-                repair: None,
-                reported: None,
-            }),
-            ..fault
-        }
+        FaultSpec { crash: Some(Crash { storage, returns, ..Crash::new(cluster, node) }), ..fault }
     } else {
         FaultSpec {
-            lose_cluster: Some(LoseCluster { cluster, storage, returns, repair: None, reported: None }),
+            lose_cluster: Some(LoseCluster { storage, returns, ..LoseCluster::new(cluster) }),
             ..fault
         }
     }

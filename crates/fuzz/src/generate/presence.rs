@@ -112,28 +112,8 @@ fn fault(chance: &mut Chance, spec: &FederationSpec, length: Span) -> FaultSpec 
     if chance.percent(60) {
         let nodes = spec.clusters.iter().find(|it| it.name == target).map_or(1, |it| it.nodes);
         let node = Some(chance.between(0, u64::from(nodes) - 1) as u32);
-        FaultSpec {
-            crash: Some(Crash {
-                cluster: target,
-                node,
-                process: None,
-                storage,
-                returns: None,
-                repair: None,
-                reported: None,
-            }),
-            ..fault
-        }
+        FaultSpec { crash: Some(Crash { storage, ..Crash::new(target, node) }), ..fault }
     } else {
-        FaultSpec {
-            lose_cluster: Some(LoseCluster {
-                cluster: target,
-                storage,
-                returns: None,
-                repair: None,
-                reported: None,
-            }),
-            ..fault
-        }
+        FaultSpec { lose_cluster: Some(LoseCluster { storage, ..LoseCluster::new(target) }), ..fault }
     }
 }

@@ -42,19 +42,11 @@ pub(super) fn add(chance: &mut Chance, federation: &mut Federation, outside: &[S
         more.push(FaultSpec { at, when, ..strike(chance, federation) });
     }
     if !outside.is_empty() && chance.percent(20) {
-        let process = Some(chance.pick(outside));
+        let process = chance.pick(outside);
         let storage = chance.percent(50).then_some(Fate::Lost);
-        let crash = Crash {
-            cluster: ANY.into(),
-            node: None,
-            process,
-            storage,
-            returns: None,
-            repair: None,
-            reported: None,
-        };
+        let crash = Crash { storage, ..Crash::of_process(process) };
         let when = Some(moment(chance, OF_SERVERS, 20));
-        more.push(FaultSpec { when, crash: Some(crash), ..FaultSpec::default() });
+        more.push(FaultSpec { when, ..crash.into() });
     }
     let late = spec.clusters.iter().find_map(|it| it.joins_after);
     if let Some(late) = late.filter(|_| chance.percent(50)) {
@@ -81,21 +73,10 @@ fn strike(chance: &mut Chance, federation: &Federation) -> FaultSpec {
     let returns = chance.percent(30).then_some(false);
     let (node, cluster) = (chance.between(0, u64::from(cluster.nodes) - 1) as u32, cluster.name);
     if chance.percent(75) {
-        let crash = Crash {
-            cluster,
-            node: Some(node),
-            process: None,
-            storage,
-            returns,
-            repair: None,
-            reported: None,
-        };
-        FaultSpec { crash: Some(crash), ..FaultSpec::default() }
+        let crash = Crash { storage, returns, ..Crash::new(cluster, Some(node)) };
+        crash.into()
     } else {
-        FaultSpec {
-            lose_cluster: Some(LoseCluster { cluster, storage, returns, repair: None, reported: None }),
-            ..FaultSpec::default()
-        }
+        LoseCluster { storage, returns, ..LoseCluster::new(cluster) }.into()
     }
 }
 

@@ -38,15 +38,7 @@ pub(super) fn fail(
     let task_time = Duration(short(Span(length.0 * all.len() as u64 / LEAVES)));
     let crash = |place: usize, returns| {
         let (cluster, node) = all[place % all.len()].clone();
-        Some(Crash {
-            cluster,
-            node: Some(node),
-            process: None,
-            storage: None,
-            returns,
-            repair: None,
-            reported: None,
-        })
+        Some(Crash { returns, ..Crash::new(cluster, Some(node)) })
     };
     let when = When {
         of: None,

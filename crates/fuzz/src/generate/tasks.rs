@@ -5,16 +5,15 @@ use faultline_api::Names;
 use faultline_api::flow::flow;
 use faultline_api::quantity::{Duration, Period};
 use faultline_api::resource::{
-    ApplicationSpec, Cloth, ClusterSpec, Coordination, Cp0, Failures, Federation, FederationSpec, Fibonacci,
-    Jacobi, MIN_DETECT_AFTER, NQueens, Options, Qap, Schedule, SharedOptions, Stealing, Storage, StorageKind,
-    TaskGraph,
+    ApplicationSpec, Cck, Cloth, ClusterSpec, Coordination, Cp0, Federation, FederationSpec, Fibonacci,
+    Jacobi, NQueens, Options, ProtocolSpec, Qap, Schedule, SharedOptions, Stealing, TaskGraph, Tic,
 };
 use faultline_api::validate;
 use faultline_core::Span;
 use faultline_dataflow::{ProgramSize, extent};
 
 use super::faults::Faults;
-use super::{bandwidth, copies, links, moves, plans, second, simulator, successors};
+use super::{copies, failures, links, moves, plans, second, simulator, storage, successors};
 use crate::chance::{Chance, short};
 use crate::scenario::ProtocolName;
 
@@ -34,59 +33,22 @@ pub(super) fn federation(seed: u64, protocol: ProtocolName) -> Federation {
     let length = chance.span(SHORTEST, LONGEST);
     let application = lasting(application, length, &clusters);
     let links = links(chance, &clusters);
-    let tau = chance.span(Span::from_millis(5), Span(length.0 / 2));
-    let (replicas, replicate_to) = copies(chance, &clusters);
-    let mut asked = protocol.with(SharedOptions {
-        checkpoint_every: Some(Period(Some(tau))),
-        replicas: Some(replicas),
-        replicate_to: Some(replicate_to),
-        ..SharedOptions::default()
-    });
-    if let Options::Tic(tic) = asked.options() {
-        let cp0 = chance.percent(20).then_some(Cp0::Each);
-        asked = asked.with_options(Options::Tic(faultline_api::resource::Tic { cp0, ..tic }));
-    }
-    if let Options::Cck(cck) = asked.options() {
-        let coordination = chance.percent(20).then_some(Coordination::Global);
-        asked = asked.with_options(Options::Cck(faultline_api::resource::Cck { coordination, ..cck }));
-    }
-    let detect_after = chance.span(MIN_DETECT_AFTER, Span::from_millis(200));
-    let restart_after = chance.span(Span::from_millis(1), Span::from_millis(200));
-    let simulator = simulator(chance);
-    let storage = Storage {
-        kind: if chance.percent(20) { StorageKind::Memory } else { StorageKind::Disk },
-        write_bandwidth: bandwidth(chance, &[0, 1_000_000, 100_000_000]),
-        read_bandwidth: None,
-        latency: Some(chance.duration(Span::from_micros(1), Span::from_millis(5))),
-        verify: false,
-    };
+    let protocol = with_options(chance, protocol, &clusters, length);
+    let failures = failures(chance);
+    let (detect_after, restart_after) = (failures.detect_after(), failures.restart_after());
+    let outage = detect_after + restart_after;
     let mut spec = FederationSpec {
-        stealing: None,
-        schedule: None,
         seed: Some(seed),
         links: Some(links),
-        storage: Some(storage),
-        protocol: asked,
-        application,
-        failures: Some(Failures {
-            detect_after: Some(Duration(detect_after)),
-            restart_after: Some(Duration(restart_after)),
-            spares: None,
-            replace_after: None,
-            at_once_within: None,
-        }),
-        faults: Vec::new(),
+        failures: Some(failures),
+        simulator: Some(simulator(chance)),
+        storage: Some(storage(chance)),
         // Leaves time without faults, in which the federation must recover and finish.
         deadline: Some(Duration(length * 20 + Span::from_secs(20))),
-        kubernetes: None,
-        simulator: Some(simulator),
-        expect: Vec::new(),
-        pause: false,
-        clusters,
+        ..FederationSpec::new(clusters, protocol, application)
     };
     let outside = Names::extra_of(&spec.extra_processes());
     let never_return = if chance.percent(60) { 50 } else { 0 };
-    let outage = detect_after + restart_after;
     let faults = Faults::of_tasks(chance, &spec.clusters, outside.clone(), length, outage, never_return);
     let faults = match (plans, spec.protocol.checkpointing().is_some()) {
         (true, _) => faults.of_plans(),
@@ -102,13 +64,7 @@ pub(super) fn federation(seed: u64, protocol: ProtocolName) -> Federation {
     spec.schedule =
         plans.then(|| Schedule { window: Some(chance.between(1, 4) as u32), ..Schedule::default() });
     let mut federation = Federation::new(&format!("fuzz-{seed}"), spec);
-    // The federation is invalid only if none of its processes would remain.
-    while !validate(&federation).is_empty() {
-        let last = federation.spec.faults.iter_mut().rev().find(|it| it.never_returns());
-        let last = last.expect("nothing else is wrong with a federation that was drawn");
-        last.crash.iter_mut().for_each(|it| it.returns = None);
-        last.lose_cluster.iter_mut().for_each(|it| it.returns = None);
-    }
+    let_a_process_return(&mut federation);
     joins_late(chance, &mut federation, length);
     if !plans {
         second::add(chance, &mut federation, &outside, outage);
@@ -125,6 +81,45 @@ pub(super) fn federation(seed: u64, protocol: ProtocolName) -> Federation {
         moves::vary(chance, &mut federation, &outside, length, outage);
     }
     federation
+}
+
+/// Draws the options of a protocol.
+fn with_options(
+    chance: &mut Chance,
+    protocol: ProtocolName,
+    clusters: &[ClusterSpec],
+    length: Span,
+) -> ProtocolSpec {
+    let tau = chance.span(Span::from_millis(5), Span(length.0 / 2));
+    let (replicas, replicate_to) = copies(chance, clusters);
+    let asked = protocol.with(SharedOptions {
+        checkpoint_every: Some(Period(Some(tau))),
+        replicas: Some(replicas),
+        replicate_to: Some(replicate_to),
+        ..SharedOptions::default()
+    });
+    match asked.options() {
+        Options::Tic(tic) => {
+            let cp0 = chance.percent(20).then_some(Cp0::Each);
+            asked.with_options(Options::Tic(Tic { cp0, ..tic }))
+        }
+        Options::Cck(cck) => {
+            let coordination = chance.percent(20).then_some(Coordination::Global);
+            asked.with_options(Options::Cck(Cck { coordination, ..cck }))
+        }
+        _ => asked,
+    }
+}
+
+/// Lets crashed processes return until the federation is valid. It is invalid only if none of its processes would
+/// remain.
+fn let_a_process_return(federation: &mut Federation) {
+    while !validate(federation).is_empty() {
+        let last = federation.spec.faults.iter_mut().rev().find(|it| it.never_returns());
+        let last = last.expect("nothing else is wrong with a federation that was drawn");
+        last.crash.iter_mut().for_each(|it| it.returns = None);
+        last.lose_cluster.iter_mut().for_each(|it| it.returns = None);
+    }
 }
 
 /// Draws a small quadratic assignment problem, whose tasks share a bound.

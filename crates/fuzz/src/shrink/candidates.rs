@@ -420,8 +420,7 @@ fn details(spec: &FederationSpec) -> Smaller {
             put(&|it| {
                 let cluster = lost.cluster.clone();
                 let LoseCluster { storage, returns, repair, .. } = *lost;
-                let crash =
-                    Crash { cluster, node: Some(0), process: None, reported: None, storage, returns, repair };
+                let crash = Crash { storage, returns, repair, ..Crash::new(cluster, Some(0)) };
                 (it.lose_cluster, it.crash) = (None, Some(crash));
             });
             put(&|it| it.lose_cluster.iter_mut().for_each(|it| it.storage = None));
@@ -432,8 +431,7 @@ fn details(spec: &FederationSpec) -> Smaller {
             put(&|it| {
                 let cluster = lost.cluster.clone();
                 let LoseRack { storage, returns, repair, .. } = *lost;
-                let crash =
-                    Crash { cluster, node: Some(0), process: None, reported: None, storage, returns, repair };
+                let crash = Crash { storage, returns, repair, ..Crash::new(cluster, Some(0)) };
                 (it.lose_rack, it.crash) = (None, Some(crash));
             });
             put(&|it| it.lose_rack.iter_mut().for_each(|it| it.storage = None));

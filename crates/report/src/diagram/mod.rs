@@ -14,7 +14,9 @@ use faultline_trace::fault::describe_fault;
 use serde::Serialize;
 
 use crate::names::{DisplayNames, RollbackUnit, checkpoint};
-use crate::timeline::{MessagePath, TheftContent, TheftPath, Timeline, TimelineCheckpoint};
+use crate::timeline::{
+    Failure, MessagePath, TheftContent, TheftPath, Timeline, TimelineCheckpoint, TimelineRollback,
+};
 
 /// A diagram. Times are in microseconds since the application started; lanes are indices into `lanes`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -208,22 +210,6 @@ impl Diagram {
         let messages = lines(timeline, names, &lane_of, micros);
         let checkpoints = marks(timeline, &lane_of, micros);
         let first = checkpoints.first().map(|it| it.period().0).unwrap_or(0).min(0);
-        let outages = timeline.failures.iter().filter_map(|failure| {
-            let lane = *lane_of.get(&failure.process)?;
-            let from = micros(failure.at);
-            let upto = failure.restarted.map_or(micros(timeline.end), micros);
-            let detected = failure.detected.map_or_else(
-                || "never announced".to_owned(),
-                |at| format!("announced after {}", lasted(at.since(failure.at))),
-            );
-            let storage = if failure.storage == StorageFate::Lost { ", storage lost" } else { "" };
-            let next = failure.restarted.map_or_else(
-                || "no later life".to_owned(),
-                |at| format!("next life after {}", lasted(at.since(failure.at))),
-            );
-            let text = format!("{} failed ({}{storage}), {detected}, {next}", lanes[lane], failure.life);
-            Some(Outage { lane, from, upto, text })
-        });
         let recoveries = timeline.rollbacks.iter().flat_map(|rollback| {
             rollback.members.iter().filter_map(|(process, member)| {
                 let lane = *lane_of.get(process)?;
@@ -238,24 +224,6 @@ impl Diagram {
         let undone = undone.filter(|(_, it)| it.began < it.ended).filter_map(|(process, it)| {
             let lane = *lane_of.get(&process)?;
             Some(Stretch { lane, from: micros(it.began), upto: micros(it.ended) })
-        });
-        let returns = timeline.rollbacks.iter().map(|rollback| RollbackMark {
-            text: format!(
-                "{} rolled back to {} ({} of work lost)",
-                names.unit(rollback.unit),
-                rollback.checkpoint.map_or_else(
-                    || "its initial state".to_owned(),
-                    |it| format!("checkpoint {}", checkpoint(it))
-                ),
-                lasted(rollback.lost()),
-            ),
-            members: rollback
-                .members
-                .iter()
-                .filter_map(|(process, it)| {
-                    Some((*lane_of.get(process)?, micros(it.restored), micros(it.saved?)))
-                })
-                .collect(),
         });
         let faults = timeline.injections.iter().map(|it| Injected {
             at: micros(it.at),
@@ -272,10 +240,10 @@ impl Diagram {
             begin: first,
             cuts: cuts.collect(),
             end: micros(timeline.end).max(1),
-            outages: outages.collect(),
+            outages: outages(timeline, &lane_of, &lanes, micros),
             recoveries: recoveries.collect(),
             undone: undone.collect(),
-            rollbacks: returns.collect(),
+            rollbacks: rollbacks(timeline, names, &lane_of, micros),
             recovery_lines: recovery_lines(timeline, &lane_of, micros),
             faults: faults.collect(),
             messages,
@@ -306,6 +274,58 @@ fn names_of(lane_of: &Lanes, names: &DisplayNames) -> Vec<String> {
         lanes[lane] = names.process(process);
     }
     lanes
+}
+
+fn outages(
+    timeline: &Timeline,
+    lane_of: &Lanes,
+    lanes: &[String],
+    micros: impl Fn(Time) -> i64,
+) -> Vec<Outage> {
+    let outage = |failure: &Failure| {
+        let lane = *lane_of.get(&failure.process)?;
+        let from = micros(failure.at);
+        let upto = failure.restarted.map_or(micros(timeline.end), &micros);
+        let detected = failure.detected.map_or_else(
+            || "never announced".to_owned(),
+            |at| format!("announced after {}", lasted(at.since(failure.at))),
+        );
+        let storage = if failure.storage == StorageFate::Lost { ", storage lost" } else { "" };
+        let next = failure.restarted.map_or_else(
+            || "no later life".to_owned(),
+            |at| format!("next life after {}", lasted(at.since(failure.at))),
+        );
+        let text = format!("{} failed ({}{storage}), {detected}, {next}", lanes[lane], failure.life);
+        Some(Outage { lane, from, upto, text })
+    };
+    timeline.failures.iter().filter_map(outage).collect()
+}
+
+fn rollbacks(
+    timeline: &Timeline,
+    names: &DisplayNames,
+    lane_of: &Lanes,
+    micros: impl Fn(Time) -> i64,
+) -> Vec<RollbackMark> {
+    let mark = |rollback: &TimelineRollback| RollbackMark {
+        text: format!(
+            "{} rolled back to {} ({} of work lost)",
+            names.unit(rollback.unit),
+            rollback.checkpoint.map_or_else(
+                || "its initial state".to_owned(),
+                |it| format!("checkpoint {}", checkpoint(it))
+            ),
+            lasted(rollback.lost()),
+        ),
+        members: rollback
+            .members
+            .iter()
+            .filter_map(|(process, it)| {
+                Some((*lane_of.get(process)?, micros(it.restored), micros(it.saved?)))
+            })
+            .collect(),
+    };
+    timeline.rollbacks.iter().map(mark).collect()
 }
 
 fn lines(

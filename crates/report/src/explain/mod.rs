@@ -39,84 +39,9 @@ pub struct ExplainedEvent {
 /// Explains a run in sentences, in chronological order.
 pub fn explain(timeline: &Timeline, manifest: &Manifest, names: &DisplayNames) -> Vec<ExplainedEvent> {
     let explainer = Explainer { timeline, manifest, names };
-    // Sorted by start. If starts are equal, causes come before their effects.
-    let mut events: Vec<(Time, u8, Time, String)> = Vec::new();
-    for injection in &timeline.injections {
-        let text = explainer.injected(injection.no, &injection.fault, injection.at);
-        let upto = explainer.killed_by(injection.no).map(|it| it.at).max().unwrap_or(injection.at);
-        events.push((injection.at, 0, upto, text));
-    }
-    for (at, change) in &timeline.changes {
-        let text = format!("At {}, {}.", explainer.time(*at), describe_applied_change(change, names.names()));
-        events.push((*at, 0, *at, text));
-    }
-    let presence = [
-        (&timeline.joined, "joined."),
-        (&timeline.leaving, "was about to leave. Its partitions first had to move to other processes."),
-        (
-            &timeline.left,
-            "left, once no recovery could need anything from it. Its processes ended, and its storage was released.",
-        ),
-    ];
-    for (moments, what) in presence {
-        for &(at, cluster) in moments {
-            let text = format!("At {}, {} {what}", explainer.time(at), names.cluster(cluster));
-            events.push((at, 0, at, text));
-        }
-    }
-    for group in unplanned(timeline) {
-        let (first, last) = (group[0].at, group[group.len() - 1].at);
-        events.push((first, 0, last, explainer.unplanned(&group)));
-    }
-    for (place, rollback) in timeline.rollbacks.iter().enumerate() {
-        let rank = 1 + u8::from(rollback.because_of.is_some());
-        events.push((rollback.began, rank, rollback.ended, explainer.rollback(place, rollback)));
-    }
-    for (_, it) in timeline.recoveries.iter().filter(|(_, it)| !it.live.is_empty()) {
-        events.push((it.began, 3, it.ended, explainer.recovery(it)));
-    }
-    for &(at, holder, part) in &timeline.damaged {
-        // A read causes the rollback to another checkpoint, or the search for another copy.
-        events.push((at, 1, at, explainer.damaged(at, holder, part)));
-    }
-    for it in &timeline.taken_over {
-        events.push((it.at, 2, it.at, explainer.taken_over(it)));
-    }
-    events.sort_by_key(|&(from, rank, upto, _)| (from, rank, upto));
-    let mut told: Vec<ExplainedEvent> = events
-        .into_iter()
-        .map(|(from, _, upto, text)| ExplainedEvent {
-            from_seconds: Some(timeline.seconds(from)),
-            upto_seconds: Some(timeline.seconds(upto)),
-            text,
-        })
-        .collect();
-    let silent = |text: String| ExplainedEvent { from_seconds: None, upto_seconds: None, text };
-    told.extend(
-        timeline.unrecoverable.iter().map(|(group, missing)| silent(unrecoverable(*group, missing, names))),
-    );
-    if !timeline.unrecoverable.is_empty() {
-        told.push(silent(remedy_of_loss(manifest).to_owned()));
-    }
-    told.extend(
-        manifest.faults.iter().filter_map(|(no, state)| Some(silent(explainer.without_effect(*no, state)?))),
-    );
-    let lacks_facts = timeline.is_cut_short || !timeline.incomplete.is_empty();
-    told.extend(timeline.tasks.map(|it| silent(tasks(it, lacks_facts))));
-    let early = ended_early(timeline, manifest, names);
-    told.extend(early.clone().map(silent));
-    told.extend(never_due(manifest).map(silent));
-    told.extend(recoveries(timeline).iter().map(|it| silent(it.sentence())));
-    told.extend(timeline.expectations.iter().map(|it| silent(expected(it))));
-    if timeline.rollbacks.is_empty() && manifest.system.is_none() {
-        told.push(silent(match (timeline.failures.is_empty(), early.is_some()) {
-            (true, _) if lacks_facts => "The record shows no failures and no rollbacks.".to_owned(),
-            (false, _) if lacks_facts => "The record shows no rollbacks.".to_owned(),
-            (true, false) => "There were no failures and no rollbacks.".to_owned(),
-            (true, true) => "Until then, there were no failures and no rollbacks.".to_owned(),
-            (false, _) => "No cluster rolled back.".to_owned(),
-        }));
-    }
+    let mut told = explainer.dated_events();
+    let undated = |text: String| ExplainedEvent { from_seconds: None, upto_seconds: None, text };
+    told.extend(explainer.undated_sentences().into_iter().map(undated));
     told
 }
 
@@ -252,6 +177,93 @@ struct Explainer<'a> {
 }
 
 impl Explainer<'_> {
+    /// Describes what happened at known times, sorted by start. If starts are equal, causes come before their effects.
+    fn dated_events(&self) -> Vec<ExplainedEvent> {
+        let Explainer { timeline, names, .. } = self;
+        let mut events: Vec<(Time, u8, Time, String)> = Vec::new();
+        for injection in &timeline.injections {
+            let text = self.injected(injection.no, &injection.fault, injection.at);
+            let upto = self.killed_by(injection.no).map(|it| it.at).max().unwrap_or(injection.at);
+            events.push((injection.at, 0, upto, text));
+        }
+        for (at, change) in &timeline.changes {
+            let text = format!("At {}, {}.", self.time(*at), describe_applied_change(change, names.names()));
+            events.push((*at, 0, *at, text));
+        }
+        let presence = [
+            (&timeline.joined, "joined."),
+            (&timeline.leaving, "was about to leave. Its partitions first had to move to other processes."),
+            (
+                &timeline.left,
+                "left, once no recovery could need anything from it. Its processes ended, and its storage was released.",
+            ),
+        ];
+        for (moments, what) in presence {
+            for &(at, cluster) in moments {
+                let text = format!("At {}, {} {what}", self.time(at), names.cluster(cluster));
+                events.push((at, 0, at, text));
+            }
+        }
+        for group in unplanned(timeline) {
+            let (first, last) = (group[0].at, group[group.len() - 1].at);
+            events.push((first, 0, last, self.unplanned(&group)));
+        }
+        for (place, rollback) in timeline.rollbacks.iter().enumerate() {
+            let rank = 1 + u8::from(rollback.because_of.is_some());
+            events.push((rollback.began, rank, rollback.ended, self.rollback(place, rollback)));
+        }
+        for (_, it) in timeline.recoveries.iter().filter(|(_, it)| !it.live.is_empty()) {
+            events.push((it.began, 3, it.ended, self.recovery(it)));
+        }
+        for &(at, holder, part) in &timeline.damaged {
+            // A read causes the rollback to another checkpoint, or the search for another copy.
+            events.push((at, 1, at, self.damaged(at, holder, part)));
+        }
+        for it in &timeline.taken_over {
+            events.push((it.at, 2, it.at, self.taken_over(it)));
+        }
+        events.sort_by_key(|&(from, rank, upto, _)| (from, rank, upto));
+        events
+            .into_iter()
+            .map(|(from, _, upto, text)| ExplainedEvent {
+                from_seconds: Some(timeline.seconds(from)),
+                upto_seconds: Some(timeline.seconds(upto)),
+                text,
+            })
+            .collect()
+    }
+
+    /// Describes what has no time: losses, faults without effect, the end of the run, and its figures.
+    fn undated_sentences(&self) -> Vec<String> {
+        let Explainer { timeline, manifest, names } = self;
+        let lost = timeline.unrecoverable.iter();
+        let mut told: Vec<String> =
+            lost.map(|(group, missing)| unrecoverable(*group, missing, names)).collect();
+        if !timeline.unrecoverable.is_empty() {
+            told.push(remedy_of_loss(manifest).to_owned());
+        }
+        told.extend(manifest.faults.iter().filter_map(|(no, state)| self.without_effect(*no, state)));
+        let lacks_facts = timeline.is_cut_short || !timeline.incomplete.is_empty();
+        told.extend(timeline.tasks.map(|it| tasks(it, lacks_facts)));
+        let early = ended_early(timeline, manifest, names);
+        let is_early = early.is_some();
+        told.extend(early);
+        told.extend(never_due(manifest));
+        told.extend(recoveries(timeline).iter().map(|it| it.sentence()));
+        told.extend(timeline.expectations.iter().map(expected));
+        if timeline.rollbacks.is_empty() && manifest.system.is_none() {
+            let summary = match (timeline.failures.is_empty(), is_early) {
+                (true, _) if lacks_facts => "The record shows no failures and no rollbacks.",
+                (false, _) if lacks_facts => "The record shows no rollbacks.",
+                (true, false) => "There were no failures and no rollbacks.",
+                (true, true) => "Until then, there were no failures and no rollbacks.",
+                (false, _) => "No cluster rolled back.",
+            };
+            told.push(summary.to_owned());
+        }
+        told
+    }
+
     fn time(&self, at: Time) -> String {
         instant(self.timeline.seconds(at))
     }

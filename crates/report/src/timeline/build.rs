@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::{Attempt, Cause, Claim, Incarnation, Position, ProcessId, Span, Theft, TheftStep, Time};
+use faultline_core::{
+    Attempt, Cause, Claim, Incarnation, MessageId, Position, ProcessId, Span, Theft, TheftStep, Time,
+};
 use faultline_history::availability::probes;
 use faultline_history::expected::assess;
 use faultline_history::lost::{FactPosition, Returns, instant, ran};
@@ -270,17 +272,53 @@ fn relate(
 
 /// Adds the path of every message, stolen task and result.
 fn move_messages(timeline: &mut Timeline, history: &History<'_>, names: &DisplayNames) {
-    let mut undone_of: BTreeMap<ProcessId, Vec<&UndonePeriod>> = BTreeMap::new();
-    for undone in &timeline.undone {
-        undone_of.entry(undone.process).or_default().push(undone);
+    let undoers = Undoers::new(history, &timeline.undone);
+    let messages = message_paths(history, &undoers);
+    let thefts = theft_paths(history, &undoers);
+    for message in history.messages.iter() {
+        let endpoints = history.endpoints(message);
+        if endpoints != (message.id.from, message.id.to) {
+            timeline.moved_endpoints.insert(message.id, endpoints);
+        }
     }
-    let undoer = |at: Point| {
-        let segment = history.segment(at.segment);
+    for (id, message) in &messages {
+        for &(at, again) in message.transmitted.iter().filter(|_| names.leaves_unit(*id)) {
+            let of = names.unit_of(id.to);
+            let last = timeline.rollbacks.iter_mut().rev().find(|it| Some(it.unit) == of && it.began <= at);
+            if let Some(rollback) = last.filter(|_| again) {
+                rollback.resent += 1;
+            }
+        }
+    }
+    (timeline.messages, timeline.thefts) = (messages, thefts);
+}
+
+/// Finds the rollbacks that undid the steps of messages.
+struct Undoers<'a> {
+    history: &'a History<'a>,
+    undone_of: BTreeMap<ProcessId, Vec<&'a UndonePeriod>>,
+}
+
+impl<'a> Undoers<'a> {
+    fn new(history: &'a History<'a>, undone: &'a [UndonePeriod]) -> Self {
+        let mut undone_of: BTreeMap<ProcessId, Vec<&UndonePeriod>> = BTreeMap::new();
+        for it in undone {
+            undone_of.entry(it.process).or_default().push(it);
+        }
+        Undoers { history, undone_of }
+    }
+
+    /// Returns the rollback that undid this step, if any.
+    fn of(&self, at: Point) -> Option<usize> {
+        let segment = self.history.segment(at.segment);
         let place: FactPosition = (segment.life, at.fact as usize);
-        let all = undone_of.get(&segment.host)?;
+        let all = self.undone_of.get(&segment.host)?;
         all.iter().find(|it| (it.stretch.from..it.stretch.upto).contains(&place)).map(|it| it.by)
-    };
-    let again = |of: &[(faultline_core::MessageId, Point)]| {
+    }
+}
+
+fn message_paths(history: &History<'_>, undoers: &Undoers<'_>) -> BTreeMap<MessageId, MessagePath> {
+    let again = |of: &[(MessageId, Point)]| {
         let mut by_id: BTreeMap<_, Vec<Point>> = BTreeMap::new();
         of.iter().for_each(|&(id, at)| by_id.entry(id).or_default().push(at));
         by_id
@@ -289,14 +327,10 @@ fn move_messages(timeline: &mut Timeline, history: &History<'_>, names: &Display
     let mut messages: BTreeMap<_, MessagePath> = BTreeMap::new();
     for message in history.messages.iter() {
         let sent = message.sent().iter().last().copied();
-        let endpoints = history.endpoints(message);
-        if endpoints != (message.id.from, message.id.to) {
-            timeline.moved_endpoints.insert(message.id, endpoints);
-        }
         let mut way = MessagePath {
             sent: sent.map(|at| history.time(at)),
-            send_undone: sent.and_then(undoer),
-            delivered: message.delivered().iter().map(|&at| (history.time(at), undoer(at))).collect(),
+            send_undone: sent.and_then(|at| undoers.of(at)),
+            delivered: message.delivered().iter().map(|&at| (history.time(at), undoers.of(at))).collect(),
             ..MessagePath::default()
         };
         let (more, claimed) = (retransmitted.get(&message.id), resent.get(&message.id));
@@ -322,6 +356,10 @@ fn move_messages(timeline: &mut Timeline, history: &History<'_>, names: &Display
             way.transmit(history.time(at), true);
         }
     }
+    messages
+}
+
+fn theft_paths(history: &History<'_>, undoers: &Undoers<'_>) -> BTreeMap<(Theft, TheftContent), TheftPath> {
     let mut thefts: BTreeMap<(Theft, TheftContent), TheftPath> = BTreeMap::new();
     for (&theft, steps) in history.tasks.iter().flat_map(|it| &it.thefts) {
         for step in steps {
@@ -336,25 +374,15 @@ fn move_messages(timeline: &mut Timeline, history: &History<'_>, names: &Display
             let (process, at) = (history.segment(step.at.segment).host, history.time(step.at));
             if is_sent {
                 *from = Some(process);
-                way.send_undone = undoer(step.at);
+                way.send_undone = undoers.of(step.at);
                 way.transmit(at, false);
             } else {
                 *to = Some(process);
-                way.delivered.push((at, undoer(step.at)));
+                way.delivered.push((at, undoers.of(step.at)));
             }
         }
     }
-    drop(undone_of);
-    for (id, message) in &messages {
-        for &(at, again) in message.transmitted.iter().filter(|_| names.leaves_unit(*id)) {
-            let of = names.unit_of(id.to);
-            let last = timeline.rollbacks.iter_mut().rev().find(|it| Some(it.unit) == of && it.began <= at);
-            if let Some(rollback) = last.filter(|_| again) {
-                rollback.resent += 1;
-            }
-        }
-    }
-    (timeline.messages, timeline.thefts) = (messages, thefts);
+    thefts
 }
 
 impl TimelineRollback {

@@ -8,7 +8,7 @@ mod supervisor_connection;
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use tokio::sync::mpsc;
 use tracing::{debug, info};
 
 use crate::clock::Alarm;
-use crate::control::ToSupervisor;
+use crate::control::{Setup, ToSupervisor};
 use crate::engine::{Engine, EngineError, EngineOutputs, ProcessInputs, ReportedFacts, Stimulus};
 use crate::exits;
 use crate::metrics::exposition::Exposition;
@@ -286,63 +286,22 @@ async fn host<P: Process + Send + 'static>(
     let facts = bundle.facts_writer(process, life).map_err(NodeError::Facts)?;
     let inputs = bundle.records_inputs().then(|| bundle.inputs_writer(process, life)).transpose();
     let inputs = inputs.map_err(NodeError::Facts)?;
-    // The receivers are closed only if the node is about to exit.
-    let events_in = inbox_in.clone();
-    let stored = move |done| {
-        drop(events_in.send(match done {
-            Ok(event) => Stimulus::Event(event),
-            Err(error) => Stimulus::Broken(EngineError::Storage(error)),
-        }));
-    };
-    let packets_in = inbox_in.clone();
-    let arrived = move |packet| drop(packets_in.send(Stimulus::Packet(packet)));
-    let store = run_dir.join("nodes").join(&setup.name).join("store");
-    if setup.has_storage {
-        storage::require(&store, setup.storage).map_err(|error| NodeError::Storage(error.to_string()))?;
-    }
-    let storage = Storage::<P>::open(store, life, setup.storage, setup.clock, stored)
-        .map_err(|error: StoreError| NodeError::Storage(error.to_string()))?;
+    let storage = open_storage(&run_dir, life, &setup, inbox_in.clone())
+        .map_err(|error| NodeError::Storage(error.to_string()))?;
+    let method = ShapingMethod::new(own_network, shaper.as_deref(), here);
+    let shaping = shape(me, method, &setup, system.is_some()).await?;
 
     let is_there = |to| setup.clusters.contains(&to);
     let requested =
         setup.links.requested.iter().filter(|&(&(from, to), _)| from == setup.cluster && is_there(to));
     let requested = requested.map(|(&pair, &link)| (pair, link)).collect();
-    let (echoes_in, echoes) = mpsc::unbounded_channel();
-    let kernel = setup.kernel;
-    let hands = ShapingMethod::new(own_network, shaper.as_deref(), here);
-    let mut shaping = Shaping::new(me, hands.zip(kernel), &setup.clusters, setup.links);
-    if system.is_some() {
-        shaping = shaping.of_system();
-    }
-    for &(from, to, properties) in &setup.changed {
-        shaping.note(from, to, Some(properties));
-    }
-    for &(from, to) in &setup.cut {
-        shaping.cut(from, to, true);
-    }
-    shaping.apply().await.map_err(NodeError::Links)?;
     let keys = secret.unwrap(&setup.keys).ok_or(NodeError::Keys)?;
-    let transport = Transport::new(me, keys, setup.clock, shaping.left(), setup.seed, arrived, echoes_in);
-    let (measure, wanted) = mpsc::unbounded_channel();
-    tokio::task::spawn_local(measure::measure(
-        transport.clone(),
-        setup.clock,
-        wanted,
-        echoes,
-        reports.clone(),
-    ));
+    let (transport, measure) = connect(me, keys, &setup, &shaping, inbox_in.clone(), reports.clone());
     exposition.update(|page| (page.clusters, page.requested) = (setup.cluster_names, requested));
     let connections = UntrustedConnections::besides(setup.clusters.len());
     let app = exposition.clone().app(Some(setup.name));
     tokio::task::spawn_local(listen(listener, connections, transport.clone(), app));
 
-    for (from, to, properties) in setup.changed {
-        transport.set_link(from, to, Some(shaping.left_of(properties)));
-    }
-    for (from, to) in setup.cut {
-        transport.cut(from, to, true);
-    }
-    storage.ask(Request::Misbehave(setup.impaired.storage()));
     let record = storage.record.clone();
     let parents = ProcessInputs { config, boot: setup.boot, seed: process_seed(setup.seed, process), record };
     let attention = ReportedFacts { follows: setup.follows, watches: setup.watches };
@@ -383,6 +342,75 @@ async fn host<P: Process + Send + 'static>(
         }
         error => Err(NodeError::Engine(error.to_string())),
     }
+}
+
+/// Opens the storage of a life, which sends what it completes to `inbox`.
+fn open_storage<P: Process + Send + 'static>(
+    run_dir: &Path,
+    life: Life,
+    setup: &Setup,
+    inbox: mpsc::UnboundedSender<Stimulus<P>>,
+) -> Result<Storage<P>, StoreError> {
+    let store = run_dir.join("nodes").join(&setup.name).join("store");
+    if setup.has_storage {
+        storage::require(&store, setup.storage)?;
+    }
+    // The receiver is closed only if the node is about to exit.
+    let stored = move |done| {
+        drop(inbox.send(match done {
+            Ok(event) => Stimulus::Event(event),
+            Err(error) => Stimulus::Broken(EngineError::Storage(error)),
+        }));
+    };
+    let storage = Storage::open(store, life, setup.storage, setup.clock, stored)?;
+    storage.ask(Request::Misbehave(setup.impaired.storage()));
+    Ok(storage)
+}
+
+/// Gives the links of a process the properties that they have at the start of its life.
+async fn shape(
+    me: Identity,
+    method: Option<ShapingMethod>,
+    setup: &Setup,
+    is_of_system: bool,
+) -> Result<Shaping, NodeError> {
+    let mut shaping = Shaping::new(me, method.zip(setup.kernel), &setup.clusters, setup.links.clone());
+    if is_of_system {
+        shaping = shaping.of_system();
+    }
+    for &(from, to, properties) in &setup.changed {
+        shaping.note(from, to, Some(properties));
+    }
+    for &(from, to) in &setup.cut {
+        shaping.cut(from, to, true);
+    }
+    shaping.apply().await.map_err(NodeError::Links)?;
+    Ok(shaping)
+}
+
+/// Connects a process with the others, through links with the properties that they have at the start of its life. Sends
+/// the packets that arrive to `inbox`, and the results of measurements, which the returned channel orders, to `reports`.
+fn connect<P: Process + 'static>(
+    me: Identity,
+    keys: Vec<Secret>,
+    setup: &Setup,
+    shaping: &Shaping,
+    inbox: mpsc::UnboundedSender<Stimulus<P>>,
+    reports: mpsc::UnboundedSender<ToSupervisor>,
+) -> (Rc<Transport>, mpsc::UnboundedSender<Echoes>) {
+    let (echoes_in, echoes) = mpsc::unbounded_channel();
+    // The receiver is closed only if the node is about to exit.
+    let arrived = move |packet| drop(inbox.send(Stimulus::Packet(packet)));
+    let transport = Transport::new(me, keys, setup.clock, shaping.left(), setup.seed, arrived, echoes_in);
+    for &(from, to, properties) in &setup.changed {
+        transport.set_link(from, to, Some(shaping.left_of(properties)));
+    }
+    for &(from, to) in &setup.cut {
+        transport.cut(from, to, true);
+    }
+    let (measure, wanted) = mpsc::unbounded_channel();
+    tokio::task::spawn_local(measure::measure(transport.clone(), setup.clock, wanted, echoes, reports));
+    (transport, measure)
 }
 
 /// Lets the node's commands run, in this process or in the executor at a socket.

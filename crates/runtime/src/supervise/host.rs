@@ -90,12 +90,11 @@ pub(crate) async fn host<P: PlaceBackend>(
     let control = listener.local_addr().map_err(RunError::Listen)?;
     let Memory { journal, clock, past } = memory;
     let bundle = Bundle::open(&options.run_dir);
-    let (facts, recorded) = match past {
-        None => {
-            (bundle.facts_writer(ProcessId::SUPERVISOR, Life(0)).map_err(RunError::Facts)?, Stream::new())
-        }
-        Some(_) => bundle.facts_appender(ProcessId::SUPERVISOR, Life(0)).map_err(RunError::Facts)?,
+    let facts = match past {
+        None => bundle.facts_writer(ProcessId::SUPERVISOR, Life(0)).map(|it| (it, Stream::new())),
+        Some(_) => bundle.facts_appender(ProcessId::SUPERVISOR, Life(0)),
     };
+    let (facts, recorded) = facts.map_err(RunError::Facts)?;
     let (host_events, mut happened) = HostEvents::new(clock);
     let connections = UntrustedConnections::besides(options.membership.members.len());
     tokio::task::spawn_local(listen(listener, connections, keys.clone(), host_events.clone()));
@@ -143,36 +142,49 @@ pub(crate) async fn host<P: PlaceBackend>(
         return Err(RunError::Left);
     }
     let duration = host.clock.now().since(Time::ZERO);
-    // No process is left behind, even after an error. Processes that detect the disconnection seal their
-    // facts.
-    let told = host.nodes.disconnect();
-    let buried = host.places.end(&told).await;
-    while let Ok((_, host_event)) = happened.try_recv() {
-        match host_event {
-            HostEvent::Stopped(seen) => host.stopped(&seen),
-            HostEvent::Paused(seen) => host.paused(seen),
-            _ => {}
-        }
-    }
+    // No process is left behind, even after an error.
+    let places_ended = host.end_places(&mut happened).await;
     let outcome = outcome.map_err(|error| match error {
         RunError::DiskFull(_) => error,
         error if is_full(&host.options.run_dir) => RunError::DiskFull(error.to_string()),
         error => error,
     })?;
-    buried?;
+    places_ended?;
     host.seal(&supervisor)?;
-    Ok(RunOutcome {
-        outcome,
-        added: supervisor.plan().split_off(host.options.supervisor.plan.len()),
-        faults: supervisor.faults(),
-        effects: host.effects.into_entries(),
-        links: host.links.measuring.history(),
-        duration,
-        collapsed: host.unexpected_ends.into_list(),
-    })
+    Ok(host.into_outcome(outcome, duration, &supervisor))
 }
 
 impl<P: PlaceBackend> Host<'_, P> {
+    fn into_outcome(self, outcome: Outcome, duration: Span, supervisor: &Supervisor) -> RunOutcome {
+        RunOutcome {
+            outcome,
+            added: supervisor.plan().split_off(self.options.supervisor.plan.len()),
+            faults: supervisor.faults(),
+            effects: self.effects.into_entries(),
+            links: self.links.measuring.history(),
+            duration,
+            collapsed: self.unexpected_ends.into_list(),
+        }
+    }
+
+    /// Ends all places and records the effects that they still report. Processes that detect the disconnection seal
+    /// their facts.
+    async fn end_places(
+        &mut self,
+        happened: &mut mpsc::UnboundedReceiver<(Time, HostEvent)>,
+    ) -> Result<(), RunError> {
+        let told = self.nodes.disconnect();
+        let ended = self.places.end(&told).await;
+        while let Ok((_, host_event)) = happened.try_recv() {
+            match host_event {
+                HostEvent::Stopped(seen) => self.stopped(&seen),
+                HostEvent::Paused(seen) => self.paused(seen),
+                _ => {}
+            }
+        }
+        ended
+    }
+
     async fn attend(
         &mut self,
         supervisor: &mut Supervisor,
@@ -581,18 +593,15 @@ impl<P: PlaceBackend> Host<'_, P> {
                 lives.iter().for_each(|&(process, _)| self.links.measuring.process_stops(process));
                 self.places.kill(&lives, storage).await?;
             }
-            Order::Pause { process, life, paused } => {
-                match paused {
-                    true => {
-                        self.effects.pausing(process, life);
-                        self.links.measuring.process_stops(process);
-                    }
-                    false => self.links.process_runs(process, &self.membership, self.clock.now()),
-                }
-                self.places.pause(process, life, paused).await?;
-                if !paused {
-                    self.measure_later();
-                }
+            Order::Pause { process, life, paused: true } => {
+                self.effects.pausing(process, life);
+                self.links.measuring.process_stops(process);
+                self.places.pause(process, life, true).await?;
+            }
+            Order::Pause { process, life, paused: false } => {
+                self.links.process_runs(process, &self.membership, self.clock.now());
+                self.places.pause(process, life, false).await?;
+                self.measure_later();
             }
             Order::Link { from, to, properties, of } => {
                 self.note_link(from, to, properties, of);
@@ -602,15 +611,7 @@ impl<P: PlaceBackend> Host<'_, P> {
                 self.order_all(&ToNode::Link { from, to, properties }, begins.then_some(from));
                 self.measure_later();
             }
-            Order::Relink { from, to, properties } => {
-                let since = self.links.begun.then(|| self.clock.now());
-                self.note_relink(from, to, properties, since);
-                self.order_all(&ToNode::Relink { from, to, properties }, None);
-                if self.links.begun {
-                    self.links.observe_all(&self.nodes);
-                }
-                self.measure_later();
-            }
+            Order::Relink { from, to, properties } => self.relink(from, to, properties),
             Order::Cut { from, to, cut } => {
                 self.note_cut(from, to, cut);
                 self.links.measuring.disturb_link(from, to, self.clock.now());
@@ -628,6 +629,17 @@ impl<P: PlaceBackend> Host<'_, P> {
             Order::End(outcome) => return Ok(Some(outcome)),
         }
         Ok(None)
+    }
+
+    /// Changes the requested properties of a link.
+    fn relink(&mut self, from: ClusterId, to: ClusterId, properties: LinkProperties) {
+        let since = self.links.begun.then(|| self.clock.now());
+        self.note_relink(from, to, properties, since);
+        self.order_all(&ToNode::Relink { from, to, properties }, None);
+        if self.links.begun {
+            self.links.observe_all(&self.nodes);
+        }
+        self.measure_later();
     }
 
     /// Sends every node an order that must take effect before a halted process resumes. If the order belongs

@@ -9,6 +9,7 @@ use faultline_core::{
 };
 use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_with_macros::skip_serializing_none;
 
 use super::ImportError;
 use super::fields::Names;
@@ -25,13 +26,13 @@ const VERSION: u32 = 1;
 
 /// The first line. Entries with the names of entries of the manifest have the same form; in them, processes and clusters
 /// are numbered in the order of this line.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RunLine {
     event: String,
     version: u32,
     name: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     protocol: Option<String>,
     #[serde(default, skip_serializing_if = "is_default")]
     seed: u64,
@@ -47,17 +48,13 @@ pub(crate) struct RunLine {
     #[serde(default)]
     promises: Vec<Promise>,
     /// The kinds of facts that the log contains whenever they happened; without this entry, those that occur.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) records: Option<Records>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     leaving: Vec<ClusterId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     bounds: Option<Bounds>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     copies: Option<Copies>,
     #[serde(default, skip_serializing_if = "is_default")]
     volatile_storage: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     longest_task: Option<Span>,
     #[serde(default)]
     spares: u32,
@@ -67,11 +64,9 @@ pub(crate) struct RunLine {
     pub(super) plan: Vec<PlannedFault>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     faults: Vec<FaultAccount>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     expected: Option<Expected>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) expectations: Vec<Expectation>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) system: Option<SystemEntry>,
 }
 
@@ -111,18 +106,16 @@ pub(super) enum Everything {
 }
 
 /// The last line.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EndLine {
     event: String,
     outcome: String,
     /// The outcome as in the manifest, if its name does not say everything.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     detail: Option<Outcome>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) time_ns: Option<i64>,
     /// The number of lines between the first line and this one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) events: Option<u64>,
 }
 

@@ -71,9 +71,10 @@ fn rectangle(processes: u32) -> [u32; 2] {
     [rows, processes / rows]
 }
 
+/// The bandwidth of Fast Ethernet, in megabytes per second.
+const FAST_ETHERNET: f64 = 12.5;
+
 pub(super) fn one_server(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section>, Interrupted> {
-    /// The bandwidth of Fast Ethernet, in megabytes per second.
-    const WIRE: f64 = 12.5;
     let counts: &[u32] = if runner.is_quick() { &[2, 6] } else { &[4, 8, 16, 24, 32, 40] };
     let (mut series, mut rows, mut findings) = (Vec::new(), Vec::new(), Vec::new());
     // Each process has two tasks for each block in each of two unrolled iterations.
@@ -86,7 +87,7 @@ pub(super) fn one_server(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Se
                 task_ms: 1_000.0 / f64::from(2 * blocks[0] * blocks[1]),
                 options: "replicas: 1, replicateTo: sharedStorage, coordination: global".into(),
                 tau: Some(2.0),
-                bandwidth: WIRE,
+                bandwidth: FAST_ETHERNET,
                 ..Planned::new("cloth", rectangle(count))
             };
             let runs = watch(runner, &format!("cloth, {tasks} tasks, {count} processes"), &planned)?;
@@ -94,7 +95,7 @@ pub(super) fn one_server(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Se
             last = times(&runs);
             last_bytes = bytes.mean;
             points.push((f64::from(count), last));
-            let wire = bytes.mean * f64::from(count) / WIRE / 1e3;
+            let wire = bytes.mean * f64::from(count) / FAST_ETHERNET / 1e3;
             rows.push(vec![
                 f64::from(tasks).into(),
                 f64::from(count).into(),
@@ -104,28 +105,7 @@ pub(super) fn one_server(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Se
             ]);
         }
         if tasks == 2000 {
-            findings.push(Finding::new(
-                "state of a process with 2000 tasks",
-                "about 300 KB",
-                format!("{} KB", short(last_bytes / 1e3)),
-                Grade::value((last_bytes / 3e5 - 1.0).abs() <= Grade::TOLERANCE),
-                "Agrees within a fifth. Each block has four particles, so that a task is as small as the \
-                 paper's.",
-            ));
-            let (count, wire) =
-                (counts[counts.len() - 1], last_bytes * f64::from(counts[counts.len() - 1]) / WIRE / 1e3);
-            findings.push(Finding::new(
-                "the server is the bottleneck",
-                "with 2000 tasks, the server receives about 12 MB from 40 processors",
-                format!(
-                    "{} MB from {count}: {} ms on the wire, of {} ms for the checkpoint",
-                    short(last_bytes * f64::from(count) / 1e6),
-                    short(wire),
-                    short(last.mean)
-                ),
-                Grade::direction(wire / last.mean > 0.5),
-                "Agrees if more than half of the time is spent on the server's wire.",
-            ));
+            findings = large_states(counts[counts.len() - 1], last_bytes, last);
         }
         series.push(Series { name: format!("{tasks} tasks per process"), points });
     }
@@ -154,6 +134,33 @@ pub(super) fn one_server(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Se
                 rows,
             ),
     ])
+}
+
+/// Judges the states of processes with 2000 tasks, and the time of a checkpoint of this many processes.
+fn large_states(count: u32, bytes: f64, checkpoint: Spread) -> Vec<Finding> {
+    let wire = bytes * f64::from(count) / FAST_ETHERNET / 1e3;
+    vec![
+        Finding::new(
+            "state of a process with 2000 tasks",
+            "about 300 KB",
+            format!("{} KB", short(bytes / 1e3)),
+            Grade::value((bytes / 3e5 - 1.0).abs() <= Grade::TOLERANCE),
+            "Agrees within a fifth. Each block has four particles, so that a task is as small as the \
+         paper's.",
+        ),
+        Finding::new(
+            "the server is the bottleneck",
+            "with 2000 tasks, the server receives about 12 MB from 40 processors",
+            format!(
+                "{} MB from {count}: {} ms on the wire, of {} ms for the checkpoint",
+                short(bytes * f64::from(count) / 1e6),
+                short(wire),
+                short(checkpoint.mean)
+            ),
+            Grade::direction(wire / checkpoint.mean > 0.5),
+            "Agrees if more than half of the time is spent on the server's wire.",
+        ),
+    ]
 }
 
 /// Compares the slopes of a curve below and above this number of processes. There is a break if the curve is at least a
@@ -215,12 +222,6 @@ pub(super) fn many_servers(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<
     };
     let few = at(servers[0], runner)?;
     let many = at(servers[1], runner)?;
-    let last = |points: &[(f64, Spread)]| points[points.len() - 1].1.mean;
-    let ratio = last(&few) / last(&many);
-    let expected = f64::from(servers[1]) / f64::from(servers[0]);
-    let greatest = counts[counts.len() - 1];
-    let full = 4 * servers[0];
-    let (slopes, has_break) = break_at(full, &few);
     Ok(vec![
         Section::new("servers-long", "Many storage servers", "long paper, section 4.1, figure 10")
             .text(
@@ -229,33 +230,7 @@ pub(super) fn many_servers(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<
                  from the straight line at four processes for each server: with 20 servers, at 80 processes; \
                  with 60 servers, at 240 processes.",
             )
-            .finding(
-                format!("{greatest} processes, {} servers", servers[1]),
-                "less than 230 ms (240 processes, 60 servers)",
-                format!("{} ms", short(last(&many))),
-                if runner.is_quick() { Grade::NotStated } else { Grade::at_most(last(&many), 230.0) },
-                "Four states of 2 MB take 64 ms on the wire. The rest of the published time was spent in \
-                 processors and software, which take no time here.",
-            )
-            .finding(
-                format!("slope at {full} processes, {} servers", servers[0]),
-                "a break at 80 processes with 20 servers, four for each server",
-                slopes,
-                has_break,
-                "Agrees if the curve is at least a quarter steeper above four processes for each server. A \
-                 server here receives its states sequentially and at the same rate, however many there are.",
-            )
-            .finding(
-                format!("{} servers instead of {}", servers[0], servers[1]),
-                "the servers are congested",
-                format!("{} times as long with {greatest} processes", short(ratio)),
-                Grade::direction((0.7 * expected..1.3 * expected).contains(&ratio)),
-                format!(
-                    "Agrees if the servers are the bottleneck: the time then grows with the number of \
-                     processes for each server, which is {} times as large.",
-                    short(expected)
-                ),
-            )
+            .findings(congestion(servers, &few, &many, runner.is_quick()))
             .figure(
                 "servers-long",
                 "Time of a checkpoint",
@@ -278,6 +253,50 @@ pub(super) fn many_servers(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<
                 rows,
             ),
     ])
+}
+
+/// Compares the times with few and with many servers, by number of processes.
+fn congestion(
+    servers: [u32; 2],
+    few: &[(f64, Spread)],
+    many: &[(f64, Spread)],
+    is_quick: bool,
+) -> Vec<Finding> {
+    let last = |points: &[(f64, Spread)]| points[points.len() - 1].1.mean;
+    let ratio = last(few) / last(many);
+    let expected = f64::from(servers[1]) / f64::from(servers[0]);
+    let greatest = few[few.len() - 1].0;
+    let full = 4 * servers[0];
+    let (slopes, has_break) = break_at(full, few);
+    vec![
+        Finding::new(
+            format!("{greatest} processes, {} servers", servers[1]),
+            "less than 230 ms (240 processes, 60 servers)",
+            format!("{} ms", short(last(many))),
+            if is_quick { Grade::NotStated } else { Grade::at_most(last(many), 230.0) },
+            "Four states of 2 MB take 64 ms on the wire. The rest of the published time was spent in \
+                 processors and software, which take no time here.",
+        ),
+        Finding::new(
+            format!("slope at {full} processes, {} servers", servers[0]),
+            "a break at 80 processes with 20 servers, four for each server",
+            slopes,
+            has_break,
+            "Agrees if the curve is at least a quarter steeper above four processes for each server. A \
+                 server here receives its states sequentially and at the same rate, however many there are.",
+        ),
+        Finding::new(
+            format!("{} servers instead of {}", servers[0], servers[1]),
+            "the servers are congested",
+            format!("{} times as long with {greatest} processes", short(ratio)),
+            Grade::direction((0.7 * expected..1.3 * expected).contains(&ratio)),
+            format!(
+                "Agrees if the servers are the bottleneck: the time then grows with the number of \
+                     processes for each server, which is {} times as large.",
+                short(expected)
+            ),
+        ),
+    ]
 }
 
 #[cfg(test)]

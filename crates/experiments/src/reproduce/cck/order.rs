@@ -56,41 +56,9 @@ pub(super) fn order(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section
             }
             series.push(Series { name: name.into(), points });
         }
-        let at = |series: &Series, late: bool| {
-            let points = series.points.iter().filter(|it| (it.0 > 0.5) == late);
-            Spread::of(points.map(|it| it.1.mean)).mean
-        };
-        let is_short = window < side;
-        findings.push(Finding::new(
-            format!("{window} iterations unrolled, blocks of {side} x {side} for each process"),
-            "more tasks if the failure comes early, and 0 if it comes late",
-            format!(
-                "in the first half {} instead of {} tasks, in the second {} instead of {}; none after {} % \
-                 instead of {} %",
-                short(at(&series[1], false)),
-                short(at(&series[0], false)),
-                short(at(&series[1], true)),
-                short(at(&series[0], true)),
-                short(100.0 * last_with_tasks(&series[1])),
-                short(100.0 * last_with_tasks(&series[0]))
-            ),
-            match is_short {
-                true => Grade::direction(last_with_tasks(&series[1]) < last_with_tasks(&series[0])),
-                false => Grade::NotStated,
-            },
-            match is_short {
-                true => {
-                    "The window is short relative to the width of a partition: most tasks contribute to no \
-                     value that is sent, and wait until all values have been sent."
-                }
-                false => {
-                    "The window is long: almost every task contributes to a value that is sent, so there is \
-                     little to postpone."
-                }
-            },
-        ));
+        findings.push(finding(window, side, &series));
         figures.push(Figure::new(
-            if is_short { "order-short" } else { "order-long" },
+            if window < side { "order-short" } else { "order-long" },
             format!("{window} iterations unrolled: tasks re-executed by processes that have not failed"),
             Chart::new(
                 format!("re-executed tasks by the time of the failure, window of {window} iterations"),
@@ -118,6 +86,43 @@ pub(super) fn order(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Section
                 rows,
             ),
     ])
+}
+
+/// Compares the curves of both orders, the oldest task first and awaited tasks first.
+fn finding(window: u32, side: u32, series: &[Series]) -> Finding {
+    let at = |series: &Series, late: bool| {
+        let points = series.points.iter().filter(|it| (it.0 > 0.5) == late);
+        Spread::of(points.map(|it| it.1.mean)).mean
+    };
+    let is_short = window < side;
+    Finding::new(
+        format!("{window} iterations unrolled, blocks of {side} x {side} for each process"),
+        "more tasks if the failure comes early, and 0 if it comes late",
+        format!(
+            "in the first half {} instead of {} tasks, in the second {} instead of {}; none after {} % \
+             instead of {} %",
+            short(at(&series[1], false)),
+            short(at(&series[0], false)),
+            short(at(&series[1], true)),
+            short(at(&series[0], true)),
+            short(100.0 * last_with_tasks(&series[1])),
+            short(100.0 * last_with_tasks(&series[0]))
+        ),
+        match is_short {
+            true => Grade::direction(last_with_tasks(&series[1]) < last_with_tasks(&series[0])),
+            false => Grade::NotStated,
+        },
+        match is_short {
+            true => {
+                "The window is short relative to the width of a partition: most tasks contribute to no \
+                 value that is sent, and wait until all values have been sent."
+            }
+            false => {
+                "The window is long: almost every task contributes to a value that is sent, so there is \
+                 little to postpone."
+            }
+        },
+    )
 }
 
 /// Returns the time of the latest failure that caused re-execution, as a share of the computation; 0 if there is none.

@@ -5,7 +5,7 @@ use faultline_core::ProcessId;
 use super::observed::Redone;
 use super::{Planned, Watched, watch};
 use crate::measures::{Spread, short};
-use crate::reproduce::section::{Cell, Grade, Section};
+use crate::reproduce::section::{Cell, Finding, Grade, Section};
 use crate::reproduce::{ExperimentRunner, Interrupted};
 use faultline_report::chart::{Chart, Series};
 
@@ -77,9 +77,6 @@ pub(super) fn required(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Sect
         series.push(Series { name: format!("processes without re-execution, {name}"), points: idle });
     }
     let n = grid[0] * grid[1];
-    let is_quick = runner.is_quick();
-    // With few processes, all of them are near the failed one.
-    let judged = |agrees| if is_quick { Grade::NotStated } else { Grade::direction(agrees) };
     let section = Section::new("required", "Re-execution", "long paper, sections 3.5 and 3.6.2")
         .text(format!(
             "The program is Jacobi, with one block for each of {n} processes. A process in the middle fails \
@@ -89,33 +86,7 @@ pub(super) fn required(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Sect
              Both figures therefore depend on the number of iterations since the checkpoint, and there is no \
              gain if the period is long relative to the width of the grid."
         ))
-        .finding(
-            "re-executed by processes that have not failed",
-            "a share ε of the period, for neighbours of the failed process only (no number)",
-            format!(
-                "{} % of the tasks of a global rollback, {} % with values in memory",
-                short(means[0]),
-                short(means[2])
-            ),
-            judged(means[0] <= 20.0),
-            format!(
-                "The mean over failures after {} to {} iterations. Up to 20 % counts as agreement.",
-                iterations[0],
-                iterations[iterations.len() - 1]
-            ),
-        )
-        .finding(
-            "processes that re-execute nothing",
-            "the number of processes that take part is small, and may be constant",
-            format!("{} %, {} % with values in memory", short(means[1]), short(means[3])),
-            judged(means[1] >= MOSTLY_IDLE),
-            format!(
-                "The share of the processes that have not failed. At least {MOSTLY_IDLE} % counts as \
-                 agreement, which is reached for periods of up to {} iterations, or up to {} with values in \
-                 memory.",
-                periods[0], periods[1]
-            ),
-        )
+        .findings(findings(&means, &periods, iterations, runner.is_quick()))
         .figure(
             "required",
             "Re-executed tasks in percent of a global rollback, and percentage of processes that re-execute \
@@ -140,6 +111,42 @@ pub(super) fn required(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<Sect
             rows,
         );
     Ok(vec![section, neighbours(runner)?])
+}
+
+/// Judges the mean percentages of re-executed tasks and of idle processes, from the checkpoint only and with values in
+/// memory, and the longest periods of both.
+fn findings(means: &[f64], periods: &[u32], iterations: &[u32], is_quick: bool) -> Vec<Finding> {
+    // With few processes, all of them are near the failed one.
+    let judged = |agrees| if is_quick { Grade::NotStated } else { Grade::direction(agrees) };
+    vec![
+        Finding::new(
+            "re-executed by processes that have not failed",
+            "a share ε of the period, for neighbours of the failed process only (no number)",
+            format!(
+                "{} % of the tasks of a global rollback, {} % with values in memory",
+                short(means[0]),
+                short(means[2])
+            ),
+            judged(means[0] <= 20.0),
+            format!(
+                "The mean over failures after {} to {} iterations. Up to 20 % counts as agreement.",
+                iterations[0],
+                iterations[iterations.len() - 1]
+            ),
+        ),
+        Finding::new(
+            "processes that re-execute nothing",
+            "the number of processes that take part is small, and may be constant",
+            format!("{} %, {} % with values in memory", short(means[1]), short(means[3])),
+            judged(means[1] >= MOSTLY_IDLE),
+            format!(
+                "The share of the processes that have not failed. At least {MOSTLY_IDLE} % counts as \
+                 agreement, which is reached for periods of up to {} iterations, or up to {} with values in \
+                 memory.",
+                periods[0], periods[1]
+            ),
+        ),
+    ]
 }
 
 /// Counts the tasks of the cloth program that neighbours of the failed process re-execute, as in the short

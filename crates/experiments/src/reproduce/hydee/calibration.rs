@@ -174,11 +174,59 @@ pub(super) fn section(
             )
         })
         .collect();
+    let row = |(place, run): (usize, Predicted)| {
+        vec![
+            Cell::from(run.pattern.name()),
+            Cell::from(if run.protected { "HydEE" } else { "none" }),
+            predicted[place].into(),
+            real[place].into(),
+            off(place).into(),
+        ]
+    };
+    let costs = Setting::ALL.map(|setting| {
+        let [alone, crowded] = [alone, crowded].map(|it| it.effort(setting));
+        let mut row = vec![Cell::from(setting.name())];
+        row.extend([alone.message, alone.kibibyte, crowded.message, crowded.kibibyte].map(Cell::from));
+        row
+    });
+    Ok(Section::new("calibration", "Cost of a message", "V-C, V-D")
+        .text(format!(
+            "Two kernels exchange their messages, without any computation, on {PROCESSES} processes in \
+             clusters of {CLUSTER}: on real processes over TCP on this machine, without emulated links, and \
+             in a simulation with the costs that ping-pong measured. If two processes run ping-pong alone, \
+             each has a core that is idle while it waits, and waking the core takes longer than the message \
+             itself. That cost is charged for the kernels below, where each process has its own core. If \
+             {CROWD} processes run in pairs, they keep the cores busy. The cost measured with them is \
+             charged here."
+        ))
+        .findings(findings(alone, furthest, &overheads))
+        .table(
+            "costs",
+            "Costs that the simulator charges at each end of a message",
+            vec![
+                "setting",
+                "message, one core each, ns",
+                "per KiB, ns",
+                "message, shared cores, ns",
+                "per KiB, ns",
+            ],
+            costs.into(),
+        )
+        .table(
+            "predicted",
+            "Seconds, predicted and real",
+            vec!["kernel", "protocol", "predicted, s", "real, s", "error, %"],
+            Predicted::ALL.into_iter().enumerate().map(row).collect(),
+        ))
+}
+
+/// Describes the measured costs and the quality of the predictions: the `furthest` error in percent, and the overheads.
+fn findings(alone: &Calibration, furthest: f64, overheads: &[String]) -> Vec<Finding> {
     let more = |setting: Setting, size: usize| alone.longer[setting as usize][size].text();
     let added = |setting| {
         format!("{} ns at 1 B, {} ns at 1 KiB", more(setting, ONE_BYTE), more(setting, ONE_KIBIBYTE))
     };
-    let findings = vec![
+    vec![
         Finding::new(
             "cost that HydEE adds to a message",
             String::new(),
@@ -210,51 +258,7 @@ pub(super) fn section(
             Grade::NotStated,
             "These runs only send and receive, so this is an upper bound on the overhead.",
         ),
-    ];
-    let row = |(place, run): (usize, Predicted)| {
-        vec![
-            Cell::from(run.pattern.name()),
-            Cell::from(if run.protected { "HydEE" } else { "none" }),
-            predicted[place].into(),
-            real[place].into(),
-            off(place).into(),
-        ]
-    };
-    let costs = Setting::ALL.map(|setting| {
-        let [alone, crowded] = [alone, crowded].map(|it| it.effort(setting));
-        let mut row = vec![Cell::from(setting.name())];
-        row.extend([alone.message, alone.kibibyte, crowded.message, crowded.kibibyte].map(Cell::from));
-        row
-    });
-    Ok(Section::new("calibration", "Cost of a message", "V-C, V-D")
-        .text(format!(
-            "Two kernels exchange their messages, without any computation, on {PROCESSES} processes in \
-             clusters of {CLUSTER}: on real processes over TCP on this machine, without emulated links, and \
-             in a simulation with the costs that ping-pong measured. If two processes run ping-pong alone, \
-             each has a core that is idle while it waits, and waking the core takes longer than the message \
-             itself. That cost is charged for the kernels below, where each process has its own core. If \
-             {CROWD} processes run in pairs, they keep the cores busy. The cost measured with them is \
-             charged here."
-        ))
-        .findings(findings)
-        .table(
-            "costs",
-            "Costs that the simulator charges at each end of a message",
-            vec![
-                "setting",
-                "message, one core each, ns",
-                "per KiB, ns",
-                "message, shared cores, ns",
-                "per KiB, ns",
-            ],
-            costs.into(),
-        )
-        .table(
-            "predicted",
-            "Seconds, predicted and real",
-            vec!["kernel", "protocol", "predicted, s", "real, s", "error, %"],
-            Predicted::ALL.into_iter().enumerate().map(row).collect(),
-        ))
+    ]
 }
 
 #[cfg(test)]

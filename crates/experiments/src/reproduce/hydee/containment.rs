@@ -141,12 +141,44 @@ pub(super) fn containment(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<S
             failures.push(Failure { processes, hydee, global });
         }
     }
+    let contained = Section::new("containment", "Spread of failures", "V-B, table I")
+        .text(
+            "One process fails, in the first, the middle or the last cluster, and early, halfway or late \
+             between two checkpoints (one per second). The same failures happen under global coordinated \
+             checkpoints. The paper computes from its clusters which processes roll back, without running \
+             any failure.",
+        )
+        .findings(findings(&failures, contained))
+        .table(
+            "containment",
+            "By kernel and position: HydEE, then global checkpoints",
+            vec![
+                "kernel",
+                "processes",
+                "cluster",
+                "% of the interval",
+                "rolled back, %",
+                "recovered in, s",
+                "undone, process-s",
+                "longer, process-s",
+                "global checkpoints: rolled back, %",
+                "recovered in, s",
+                "undone, process-s",
+                "longer, process-s",
+            ],
+            rows,
+        );
+    Ok(vec![contained, depth(runner)?])
+}
+
+/// Compares the failures under both protocols. `contained` states whether only the failed cluster ever rolled back.
+fn findings(failures: &[Failure], contained: bool) -> Vec<Finding> {
     let mean = |of: &dyn Fn(&Failure) -> f64| Spread::of(failures.iter().map(of)).mean;
     let share = |hydee: f64, global: f64| if global > 0.0 { 100.0 * hydee / global } else { 0.0 };
     let (recovers, recovers_globally) =
         (mean(&|it| it.hydee.recovery.mean), mean(&|it| it.global.recovery.mean));
     let no_slower = failures.iter().filter(|it| it.hydee.recovery.mean <= it.global.recovery.mean).count();
-    let findings = vec![
+    vec![
         Finding::new(
             "only the failed cluster rolls back",
             "one failure rolls back one cluster",
@@ -191,35 +223,14 @@ pub(super) fn containment(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec<S
              processes depend on each other, all soon wait for the failed cluster, so containment saves work \
              and energy rather than time.",
         ),
-    ];
-    let contained = Section::new("containment", "Spread of failures", "V-B, table I")
-        .text(
-            "One process fails, in the first, the middle or the last cluster, and early, halfway or late \
-             between two checkpoints (one per second). The same failures happen under global coordinated \
-             checkpoints. The paper computes from its clusters which processes roll back, without running \
-             any failure.",
-        )
-        .findings(findings)
-        .table(
-            "containment",
-            "By kernel and position: HydEE, then global checkpoints",
-            vec![
-                "kernel",
-                "processes",
-                "cluster",
-                "% of the interval",
-                "rolled back, %",
-                "recovered in, s",
-                "undone, process-s",
-                "longer, process-s",
-                "global checkpoints: rolled back, %",
-                "recovered in, s",
-                "undone, process-s",
-                "longer, process-s",
-            ],
-            rows,
-        );
-    Ok(vec![contained, depth(runner)?])
+    ]
+}
+
+/// Returns the number of phases of the recovery from a failure of this cluster at this time.
+fn phases(kernel: &Kernel, cluster: usize, failure: Span) -> f64 {
+    let mut phases = Phases::new(Span::from_secs(1), failure);
+    simulate(&kernel.federation(HYDEE, "[]"), 1, &mut phases).expect("the kernel can be set up under HydEE");
+    f64::from(phases.depth(ClusterId(cluster as u16)))
 }
 
 /// Measures how the duration of a recovery grows with the number of phases.
@@ -228,7 +239,6 @@ fn depth(runner: &mut ExperimentRunner<'_, '_>) -> Result<Section, Interrupted> 
     /// The largest ratio of the additional time to that under global checkpoints that still counts as no slower.
     const NO_SLOWER: f64 = 1.05;
     let (_, at) = POSITIONS[2];
-    let failure = Span::from_millis(at.into());
     let iterations = iterations(runner.is_quick());
     let mut rows = Vec::new();
     let mut series = Vec::new();
@@ -237,14 +247,11 @@ fn depth(runner: &mut ExperimentRunner<'_, '_>) -> Result<Section, Interrupted> 
     for pattern in DEEP {
         let mut kernel = Kernel::new(pattern, PROCESSES, runner.is_quick());
         let cluster = kernel.clusters().len() - 1;
+        let fault = crash(cluster, at);
         let mut lines: [Vec<(f64, Spread)>; PROTOCOLS.len()] = Default::default();
         for &iterations in iterations {
             kernel.iterations = iterations;
-            let mut phases = Phases::new(Span::from_secs(1), failure);
-            let once = simulate(&kernel.federation(HYDEE, "[]"), 1, &mut phases);
-            once.unwrap_or_else(|it| panic!("{} cannot be set up: {it}", pattern.name()));
-            let depth = f64::from(phases.depth(ClusterId(cluster as u16)));
-            let fault = crash(cluster, at);
+            let depth = phases(&kernel, cluster, Span::from_millis(at.into()));
             let mut row = vec![pattern.name().into(), f64::from(iterations).into(), depth.into()];
             for ((name, protocol), line) in PROTOCOLS.iter().zip(&mut lines) {
                 let what = format!("{} in {iterations} iterations, {name}", pattern.name());

@@ -92,9 +92,42 @@ pub(super) fn overhead(
             rows.push(row);
         }
     }
+    Ok(vec![
+        Section::new("overhead", "The NAS kernels without failures", "V-D, figure 6")
+            .text(
+                "The six kernels communicate in the clusters that \"faultline cluster\" finds, and compute \
+                 for three seconds. Unprotected runs are the reference. Links have the latency and the \
+                 bandwidth of the paper's network, and every process has its own core. The cost of a \
+                 protocol depends on the number of messages relative to the computation, which the table \
+                 shows.",
+            )
+            .findings(findings(&longer))
+            .table(
+                "overhead",
+                "Overhead relative to unprotected runs, in percent, and the share of bytes that HydEE logs, \
+                 compared with table I of the paper",
+                vec![
+                    "kernel",
+                    "processes",
+                    "unprotected, s",
+                    "messages per process per second",
+                    "HydEE, %",
+                    "full logging, %",
+                    "HydEE with checkpoints, %",
+                    "global checkpoints, %",
+                    "logged here, %",
+                    "logged in the paper, %",
+                ],
+                rows,
+            ),
+    ])
+}
+
+/// Compares the overheads of all kernels, in percent, by protocol.
+fn findings(longer: &[Vec<f64>; WAYS.len()]) -> Vec<Finding> {
     let most = |way: usize| longer[way].iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let mean = |way: usize| Spread::of(longer[way].iter().copied()).mean;
-    let findings = vec![
+    vec![
         Finding::new(
             "execution time without failures and without checkpoints",
             "overhead is at most 1.25 % (2 % in the introduction)",
@@ -120,34 +153,5 @@ pub(super) fn overhead(
             "Every process writes 1 MiB to its own disk, so that no process waits for a shared one. The \
              paper's figure does not include checkpoints.",
         ),
-    ];
-    Ok(vec![
-        Section::new("overhead", "The NAS kernels without failures", "V-D, figure 6")
-            .text(
-                "The six kernels communicate in the clusters that \"faultline cluster\" finds, and compute \
-                 for three seconds. Unprotected runs are the reference. Links have the latency and the \
-                 bandwidth of the paper's network, and every process has its own core. The cost of a \
-                 protocol depends on the number of messages relative to the computation, which the table \
-                 shows.",
-            )
-            .findings(findings)
-            .table(
-                "overhead",
-                "Overhead relative to unprotected runs, in percent, and the share of bytes that HydEE logs, \
-                 compared with table I of the paper",
-                vec![
-                    "kernel",
-                    "processes",
-                    "unprotected, s",
-                    "messages per process per second",
-                    "HydEE, %",
-                    "full logging, %",
-                    "HydEE with checkpoints, %",
-                    "global checkpoints, %",
-                    "logged here, %",
-                    "logged in the paper, %",
-                ],
-                rows,
-            ),
-    ])
+    ]
 }

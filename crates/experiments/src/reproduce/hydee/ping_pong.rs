@@ -133,38 +133,6 @@ pub fn section(played: &[HalfRoundTrips]) -> Section {
     let runs = spread(Setting::Native, 0).runs;
     // Disturbances make a run slower, never faster.
     let least = |setting, size| spread(setting, size).least;
-    let percent = |setting, from, size| 100.0 * (least(setting, size) / least(from, size) - 1.0);
-    let (small, large): (Vec<usize>, Vec<usize>) = (0..SIZES.len()).partition(|it| SIZES[*it] <= 1 << 10);
-    let of_all =
-        |sizes: &[usize], setting, from| Spread::of(sizes.iter().map(|size| percent(setting, from, *size)));
-    let slower_small = of_all(&small, Setting::Piggyback, Setting::Native);
-    let slower_large = of_all(&large, Setting::Piggyback, Setting::Native);
-    let all: Vec<usize> = (0..SIZES.len()).collect();
-    let logging = of_all(&all, Setting::Logging, Setting::Piggyback);
-    let findings = vec![
-        Finding::new(
-            "latency with piggybacked data",
-            "a small overhead, and only for small messages (figure 5, no numbers)",
-            format!("{} % up to 1 KiB, {} % above", slower_small.text(), slower_large.text()),
-            Grade::direction(slower_small.mean <= SMALL && slower_large.mean <= EQUIVALENT),
-            format!(
-                "Both processes are in one cluster. The fastest run is compared with the fastest run without \
-                 a protocol. Up to {SMALL} % is considered small, and up to {EQUIVALENT} % no overhead. \
-                 Here, the time includes the protocol, the recording of facts and the kernel's TCP; in the \
-                 paper, a message over Myri-10G took 3.3 µs."
-            ),
-        ),
-        Finding::new(
-            "latency with logging",
-            "equivalent",
-            format!("{} %", logging.text()),
-            Grade::value(logging.mean.abs() <= EQUIVALENT),
-            format!(
-                "The mean over all lengths, and the range. Up to {EQUIVALENT} % is considered equivalent. A \
-                 log entry shares the bytes that are sent: nothing is copied."
-            ),
-        ),
-    ];
     let row = |size: usize| {
         let mut row = vec![Cell::from(f64::from(SIZES[size]))];
         row.extend(Setting::ALL.map(|it| Cell::from(spread(it, size))));
@@ -181,7 +149,7 @@ pub fn section(played: &[HalfRoundTrips]) -> Section {
              {runs} runs of each setting in turn. A half round trip is half the time from one send of the \
              first process to its next. For each run and length, the median is used."
         ))
-        .findings(findings)
+        .findings(findings(&least))
         .figure(
             "ping-pong",
             "Half round trips; the range is that of the medians of all runs.",
@@ -206,6 +174,42 @@ pub fn section(played: &[HalfRoundTrips]) -> Section {
             ],
             (0..SIZES.len()).map(row).collect(),
         )
+}
+
+/// Judges the half round trips of the fastest runs, by setting and length.
+fn findings(least: &dyn Fn(Setting, usize) -> f64) -> Vec<Finding> {
+    let percent = |setting, from, size| 100.0 * (least(setting, size) / least(from, size) - 1.0);
+    let (small, large): (Vec<usize>, Vec<usize>) = (0..SIZES.len()).partition(|it| SIZES[*it] <= 1 << 10);
+    let of_all =
+        |sizes: &[usize], setting, from| Spread::of(sizes.iter().map(|size| percent(setting, from, *size)));
+    let slower_small = of_all(&small, Setting::Piggyback, Setting::Native);
+    let slower_large = of_all(&large, Setting::Piggyback, Setting::Native);
+    let all: Vec<usize> = (0..SIZES.len()).collect();
+    let logging = of_all(&all, Setting::Logging, Setting::Piggyback);
+    vec![
+        Finding::new(
+            "latency with piggybacked data",
+            "a small overhead, and only for small messages (figure 5, no numbers)",
+            format!("{} % up to 1 KiB, {} % above", slower_small.text(), slower_large.text()),
+            Grade::direction(slower_small.mean <= SMALL && slower_large.mean <= EQUIVALENT),
+            format!(
+                "Both processes are in one cluster. The fastest run is compared with the fastest run without \
+                 a protocol. Up to {SMALL} % is considered small, and up to {EQUIVALENT} % no overhead. \
+                 Here, the time includes the protocol, the recording of facts and the kernel's TCP; in the \
+                 paper, a message over Myri-10G took 3.3 µs."
+            ),
+        ),
+        Finding::new(
+            "latency with logging",
+            "equivalent",
+            format!("{} %", logging.text()),
+            Grade::value(logging.mean.abs() <= EQUIVALENT),
+            format!(
+                "The mean over all lengths, and the range. Up to {EQUIVALENT} % is considered equivalent. A \
+                 log entry shares the bytes that are sent: nothing is copied."
+            ),
+        ),
+    ]
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::{Program, UNPROTECTED, of};
 use crate::compare::Costs;
 use crate::measures::{Spread, short};
-use crate::reproduce::section::{Cell, Grade, Section};
+use crate::reproduce::section::{Cell, Finding, Grade, Section};
 use crate::reproduce::{ExperimentRunner, Interrupted};
 use faultline_report::chart::{Chart, Series};
 
@@ -52,13 +52,6 @@ pub(super) fn heterogeneous(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec
     let fault = format!("{{ at: {at:.3}s, loseCluster: {{ cluster: c2, storage: lost, returns: false }} }}");
     let lost = runner.costs("three clusters under TIC, one is lost", &together.federation(TIC, &[fault]))?;
     let seconds = [&unprotected, &tic, &lost].map(|runs| of(runs, |it| it.seconds));
-    let longer = super::longer(&lost, &tic);
-    let ideal = of(&tic, |it| ideal_percent(it, at));
-    let beyond = Spread::of(
-        lost.iter()
-            .zip(&tic)
-            .map(|(lost, calm)| 100.0 * (lost.seconds / calm.seconds - 1.0) - ideal_percent(calm, at)),
-    );
     let names = [
         "unprotected",
         "TIC every 5 s",
@@ -72,16 +65,7 @@ pub(super) fn heterogeneous(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec
             published.into(),
         ]);
     }
-    let is_long = tic.iter().all(|it| it.seconds >= GATE_SECONDS);
-    let gate = Gate::of(is_long, beyond.most);
-    if gate == Gate::Missed {
-        runner.miss(format!(
-            "the loss of a cluster costs up to {} % of the run time beyond the lost power; the goal is at \
-             most {GATE_PERCENT} %",
-            short(beyond.most)
-        ));
-    }
-    let overhead = super::longer(&tic, &unprotected);
+    let findings = findings(runner, [&unprotected, &tic, &lost], at);
     Ok(vec![
         Section::new(
             "heterogeneous",
@@ -96,40 +80,7 @@ pub(super) fn heterogeneous(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec
              the paper's 17 % suggests a similar share.",
             SPEEDS[0], SPEEDS[1], SPEEDS[2]
         ))
-        .finding(
-            "overhead of TIC with replicas in other clusters",
-            "5.7 % (175 s and 185 s), entirely due to TIC and its remote checkpoints",
-            format!(
-                "{} % ({} s and {} s)",
-                short(overhead.mean),
-                short(seconds[0].mean),
-                short(seconds[1].mean)
-            ),
-            Grade::at_most(overhead.mean, 100.0 * (185.0 / 175.0 - 1.0)),
-            "Places run tasks while checkpoints are written, and a graph here has less data, so the overhead \
-             is smaller.",
-        )
-        .finding(
-            "a cluster is lost permanently halfway through the run",
-            "17 % longer (216 s); the cluster's share of the power is not stated",
-            format!("{} % longer ({} s)", longer.text(), short(seconds[2].mean)),
-            Grade::value((longer.mean - 17.0).abs() <= GATE_PERCENT),
-            format!(
-                "A quarter of the power is lost. If nothing else were lost, runs would take {} % longer.",
-                short(ideal.mean)
-            ),
-        )
-        .finding(
-            "cost of the loss beyond the lost power",
-            String::new(),
-            format!("{} % of the run time", beyond.text()),
-            Grade::NotStated,
-            format!(
-                "The cost consists of detection, re-executed tasks, and the time until all places have work. \
-                 This project's goal, at most {GATE_PERCENT} % in every run of at least {GATE_SECONDS} s: {}.",
-                gate.text()
-            ),
-        )
+        .findings(findings)
         .figure(
             "heterogeneous",
             "Run times on three clusters: 1 unprotected, 2 under TIC, 3 under TIC with the loss of the \
@@ -158,6 +109,64 @@ pub(super) fn heterogeneous(runner: &mut ExperimentRunner<'_, '_>) -> Result<Vec
             rows,
         ),
     ])
+}
+
+/// Compares the run times without protection, under TIC, and with the loss of a cluster after `at` seconds. Reports a
+/// loss that costs more than this project's goal.
+fn findings(
+    runner: &mut ExperimentRunner<'_, '_>,
+    [unprotected, tic, lost]: [&[Costs]; 3],
+    at: f64,
+) -> Vec<Finding> {
+    let overhead = super::longer(tic, unprotected);
+    let longer = super::longer(lost, tic);
+    let ideal = of(tic, |it| ideal_percent(it, at));
+    let beyond = Spread::of(
+        lost.iter()
+            .zip(tic)
+            .map(|(lost, calm)| 100.0 * (lost.seconds / calm.seconds - 1.0) - ideal_percent(calm, at)),
+    );
+    let is_long = tic.iter().all(|it| it.seconds >= GATE_SECONDS);
+    let gate = Gate::of(is_long, beyond.most);
+    if gate == Gate::Missed {
+        runner.miss(format!(
+            "the loss of a cluster costs up to {} % of the run time beyond the lost power; the goal is at \
+             most {GATE_PERCENT} %",
+            short(beyond.most)
+        ));
+    }
+    let [unprotected, tic, lost] = [unprotected, tic, lost].map(seconds);
+    vec![
+        Finding::new(
+            "overhead of TIC with replicas in other clusters",
+            "5.7 % (175 s and 185 s), entirely due to TIC and its remote checkpoints",
+            format!("{} % ({} s and {} s)", short(overhead.mean), short(unprotected), short(tic)),
+            Grade::at_most(overhead.mean, 100.0 * (185.0 / 175.0 - 1.0)),
+            "Places run tasks while checkpoints are written, and a graph here has less data, so the overhead \
+             is smaller.",
+        ),
+        Finding::new(
+            "a cluster is lost permanently halfway through the run",
+            "17 % longer (216 s); the cluster's share of the power is not stated",
+            format!("{} % longer ({} s)", longer.text(), short(lost)),
+            Grade::value((longer.mean - 17.0).abs() <= GATE_PERCENT),
+            format!(
+                "A quarter of the power is lost. If nothing else were lost, runs would take {} % longer.",
+                short(ideal.mean)
+            ),
+        ),
+        Finding::new(
+            "cost of the loss beyond the lost power",
+            String::new(),
+            format!("{} % of the run time", beyond.text()),
+            Grade::NotStated,
+            format!(
+                "The cost consists of detection, re-executed tasks, and the time until all places have work. \
+                 This project's goal, at most {GATE_PERCENT} % in every run of at least {GATE_SECONDS} s: {}.",
+                gate.text()
+            ),
+        ),
+    ]
 }
 
 /// This project's goal for the cost of a loss.
