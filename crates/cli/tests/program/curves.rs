@@ -62,7 +62,8 @@ fn a_resumed_comparison_has_the_same_bytes() {
     fs::create_dir(place.path("resumed")).unwrap();
     let headless = begun.split_once('\n').unwrap().1;
     place.write("resumed/runs.jsonl", headless);
-    let refused = place.faultline(CURVES.into_iter().chain(["--out", "resumed", "--resume"])).assert().code(2);
+    let refused =
+        place.faultline(CURVES.into_iter().chain(["--out", "resumed", "--resume"])).assert().code(2);
     refused.stderr(contains("its first line does not say to which comparison the results belong"));
     place.write("resumed/runs.jsonl", begun);
     place.faultline(CURVES.into_iter().chain(["--out", "resumed", "--resume"])).assert().code(0);

@@ -34,6 +34,7 @@ use crate::secret::{HandshakeError, MAGIC, Secret};
 use crate::storage::{self, Request, Storage, StoreError};
 use crate::system::{Commands, NodeSystem, Recorder, Start};
 use crate::transport::{Identity, Transport};
+use measure::Echoes;
 use shaping::Shaping;
 pub use shaping::ShapingError;
 use shaping::ShapingMethod;
