@@ -517,12 +517,10 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
     }
 
     fn membership_changed(&mut self, membership: &Arc<Membership>, out: &mut Out<Partition<P, G>>) {
-        let before = core::mem::replace(&mut self.membership, membership.clone());
+        self.membership = membership.clone();
         self.has_begun |= membership.member(self.me).up;
-        let Some(digest) = self.over else { return };
         // The process that found the result may have failed before all others learned of it.
-        let changed = before.members.iter().zip(membership.members.iter());
-        if changed.into_iter().any(|(old, new)| (old.up, old.life) != (new.up, new.life)) {
+        if let Some(digest) = self.over {
             self.announce_end(digest, out);
         }
     }

@@ -444,22 +444,16 @@ impl<P: TaskProtocol, G: Program> Inner<P, G> {
     fn membership_changed(&mut self, membership: &Arc<Membership>, out: &mut Out<TaskProcess<P, G>>) {
         let before = core::mem::replace(&mut self.membership, membership.clone());
         self.thief.membership_changed(membership);
-        let mut failed = false;
         for (index, (old, new)) in before.members.iter().zip(membership.members.iter()).enumerate() {
-            failed |= old.up && (!new.up || new.life != old.life);
             let it = ProcessId(index as u32);
             let is_new = new.up && (!old.up || new.life != old.life) && it != self.me;
-            if is_new && new.role == Role::RANK {
-                if self.hint < u64::MAX {
-                    self.send_control(it, TaskProcessMessage::Hint(self.hint), out);
-                }
-                if let Some(digest) = self.over {
-                    self.send_control(it, TaskProcessMessage::Over(digest), out);
-                }
+            if is_new && new.role == Role::RANK && self.hint < u64::MAX {
+                self.send_control(it, TaskProcessMessage::Hint(self.hint), out);
             }
         }
-        // The process that announced the end may have failed before all others learned of it.
-        if let Some(digest) = self.over.filter(|_| failed) {
+        // A new life does not know of the end, and the process that announced it may have failed before all others
+        // learned of it.
+        if let Some(digest) = self.over {
             self.broadcast(&TaskProcessMessage::Over(digest), out);
         }
     }

@@ -83,8 +83,9 @@ impl Cck {
             );
             return self.join_recovery(partition, host);
         }
-        let comes_home = partition == self.me && !host.is_restored_after_failure(partition);
-        let starts_again = comes_home && !self.config.obeys(Rule::RestoresAtHome);
+        let starts_again = !self.config.obeys(Rule::RestoresAtHome)
+            && partition == self.me
+            && !host.is_restored_after_failure(partition);
         if valid == Position::default() || starts_again {
             local.loading = None;
             return self.restore(partition, None, host);

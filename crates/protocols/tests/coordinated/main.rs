@@ -3,7 +3,7 @@
 //! fuzzer.
 
 use faultline_core::StorageFate::{Kept, Lost};
-use faultline_core::{Claim, ProcessId, Protocol, Span};
+use faultline_core::{Claim, Position, ProcessId, Protocol, Span};
 use faultline_protocols::Options;
 use faultline_protocols::chandy_lamport::{self, ChandyLamport};
 use faultline_protocols::coordinated::{self, Coordinated, Coordination};
@@ -299,4 +299,71 @@ fn a_server_answers_only_once_its_writes_are_durable() {
     federation.settle();
     federation.fail(p(0));
     assert_eq!(federation.judge().violated().collect::<Vec<_>>(), []);
+}
+
+/// Returns whether a process reported that it discarded the second checkpoint.
+fn discarded<P: Protocol>(federation: &Federation<P>, process: ProcessId) -> bool {
+    federation
+        .claims(process)
+        .any(|it| matches!(it, Claim::Aborted { position, .. } if *position == Position::new(0, 2)))
+}
+
+/// Before the start is recorded, no process may act. A change in the membership does not permit the first commit
+/// either, even if all parts are durable.
+#[test]
+fn no_checkpoint_is_committed_before_the_start_is_recorded() {
+    fn check<P: Protocol>(config: P::Config) {
+        let mut federation = Federation::<P>::new(&[1, 1, 1], config);
+        federation.withhold_notes(true);
+        federation.settle();
+        federation.fail(p(2));
+        let steps = |it: &Federation<P>| (it.committed(p(0)), it.restored(p(0)));
+        assert_eq!(steps(&federation), (vec![], vec![]), "although all parts are durable");
+        federation.withhold_notes(false);
+        federation.settle();
+        assert_eq!(steps(&federation), (vec![], vec![1]));
+        assert_eq!(federation.violations(), [""; 0]);
+    }
+    check::<Coordinated>(stopped(Coordination::Direct, Default::default()));
+    check::<Coordinated>(stopped(Coordination::Hierarchical, Default::default()));
+    check::<ChandyLamport>(options(Default::default()));
+}
+
+/// A process that has lost its storage reports once that its own part, and the replica that it holds, are durable
+/// again.
+#[test]
+fn lost_storage_is_refilled() {
+    fn check<P: Protocol>(config: P::Config) {
+        let mut federation = running::<P>(&[1, 1], config);
+        for process in [p(0), p(1)] {
+            for storage in [Lost, Kept] {
+                federation.crash(process, storage);
+                federation.settle();
+                let reports = federation.claims(process).filter(|it| **it == Claim::Protected).count();
+                assert_eq!((reports, federation.images(process).len()), (1, 2), "{process}");
+            }
+        }
+        assert_eq!(federation.violations(), [""; 0]);
+    }
+    check::<Coordinated>(stopped(Coordination::Direct, Default::default()));
+    check::<Coordinated>(stopped(Coordination::Hierarchical, Default::default()));
+    check::<ChandyLamport>(options(Default::default()));
+}
+
+#[test]
+fn a_rollback_discards_the_checkpoint_in_progress() {
+    fn check<P: Protocol>(config: P::Config) {
+        let mut federation = running::<P>(&[1, 1], config);
+        federation.hold_storage(p(1), true);
+        federation.take_checkpoint();
+        federation.fail(p(1));
+        federation.hold_storage(p(1), false);
+        federation.settle();
+        assert!(discarded(&federation, p(0)));
+        assert_eq!(federation.committed(p(0)), [1]);
+        assert_eq!(federation.violations(), [""; 0]);
+    }
+    check::<Coordinated>(stopped(Coordination::Direct, Default::default()));
+    check::<Coordinated>(stopped(Coordination::Hierarchical, Default::default()));
+    check::<ChandyLamport>(options(Default::default()));
 }

@@ -58,6 +58,30 @@ fn a_collection_removes_checkpoints_replicas_and_log_entries() {
     assert_eq!(log.collect::<Vec<_>>(), [0, 1], "m was delivered before the kept checkpoint");
 }
 
+/// A collection that is abandoned because the next one begins has no effect on that one: neither an answer that arrived
+/// before, nor an answer that arrives late.
+#[test]
+fn answers_to_an_abandoned_collection_do_not_count() {
+    let mut federation = running(&[1, 1, 1], config(Defects::default()));
+    let answers = |from: ProcessId, to: u32| {
+        move |flight: &Flight<Hc3i>| {
+            flight.from == from
+                && matches!(flight.control(), Some(Control::Stock { round, .. }) if *round == to)
+        }
+    };
+    let late = federation.hold(answers(p(1), 1));
+    let missing = federation.hold(answers(p(2), 2));
+    federation.collect();
+    federation.collect();
+    assert_eq!(collections(&federation), 0, "p2 has answered only the first time");
+    federation.release(late);
+    federation.settle();
+    assert_eq!(collections(&federation), 0);
+    federation.release(missing);
+    federation.settle();
+    assert_eq!(collections(&federation), 3);
+}
+
 /// Cluster 0 takes two more checkpoints, the second after the delivery of a message that p2 can still undo. The
 /// recovery line contains the first of them. p0 fails, and its holder p1 loses all replicas at the same time.
 fn with_lost_replicas(config: Config) -> Federation {

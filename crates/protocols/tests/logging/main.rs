@@ -2,8 +2,8 @@
 //! S and M are listed in `docs/baselines.md`, the rules R in `docs/hydee.md`. Random schedules are left to the
 //! fuzzer.
 
-use faultline_core::StorageFate::Kept;
-use faultline_core::{Claim, ProcessId, Protocol, Span};
+use faultline_core::StorageFate::{Kept, Lost};
+use faultline_core::{Claim, Position, ProcessId, Protocol, Span};
 use faultline_protocols::full_logging::{self, FullLogging};
 use faultline_protocols::pessimistic_logging::{self, PessimisticLogging};
 use faultline_protocols::placement::{Placement, ReplicateTo};
@@ -242,4 +242,56 @@ fn under_full_logging_a_report_of_an_older_round_does_not_count() {
     federation.settle();
     federation.exchange(p(0), p(1), "m");
     assert_eq!(federation.received(p(1)), ["m"]);
+}
+
+/// Before the start is recorded, no process may act. The failure of a process in another cluster does not permit the
+/// first commit either, even if all parts are durable.
+#[test]
+fn no_checkpoint_is_committed_before_the_start_is_recorded() {
+    let mut federation = Federation::<Spbc>::new(&[1, 1, 1], pairs(Default::default()));
+    federation.withhold_notes(true);
+    federation.settle();
+    federation.fail(p(2));
+    assert_eq!(federation.committed(p(0)), 0, "although its part is durable");
+    federation.withhold_notes(false);
+    federation.settle();
+    assert_eq!([p(0), p(1)].map(|it| federation.committed(it)), [1, 1]);
+    assert_eq!(federation.violations(), [""; 0]);
+}
+
+/// A process that has lost its storage reports once that everything it stores is durable again. The last process of
+/// pessimistic logging is the event logger.
+#[test]
+fn lost_storage_is_refilled() {
+    fn check<P: Protocol>(config: P::Config) {
+        let mut federation = running::<P>(&[1, 1, 1], config);
+        federation.exchange(p(0), p(1), "m");
+        for process in federation.processes() {
+            for storage in [Lost, Kept] {
+                federation.crash(process, storage);
+                federation.settle();
+                let reports = federation.claims(process).filter(|it| **it == Claim::Protected).count();
+                assert_eq!(reports, 1, "{process}");
+            }
+        }
+        assert_eq!(federation.violations(), [""; 0]);
+    }
+    check::<Spbc>(pairs(Default::default()));
+    check::<PessimisticLogging>(in_order(Default::default()));
+}
+
+#[test]
+fn a_rollback_discards_the_checkpoint_in_progress() {
+    let mut federation = running::<Spbc>(&[2, 1], pairs(Default::default()));
+    federation.hold_storage(p(1), true);
+    federation.take_checkpoint(p(0));
+    federation.fail(p(1));
+    federation.hold_storage(p(1), false);
+    federation.settle();
+    let is_second =
+        |it: &Claim| matches!(it, Claim::Aborted { position, .. } if *position == Position::new(0, 2));
+    assert!(federation.claims(p(0)).any(is_second));
+    federation.take_checkpoint(p(0));
+    assert_eq!([p(0), p(1)].map(|it| federation.committed(it)), [2, 2]);
+    assert_eq!(federation.violations(), [""; 0]);
 }

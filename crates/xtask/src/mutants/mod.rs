@@ -19,7 +19,7 @@ use std::time::Instant;
 use faultline_api::resource::ProtocolSpec;
 
 use crate::Repository;
-use scratch::{Mutant, Programs, Scratch};
+use scratch::{Mutant, Programs, Scratch, Test};
 
 /// Mutants that no observation of a run can distinguish from the correct code: the file, the function, the beginning of
 /// the code, and the reason.
@@ -37,16 +37,16 @@ pub(crate) struct Options {
     /// Choose only from mutants whose description, such as `restore.rs Restore::gather: …`, contains this text.
     #[arg(long, default_value = "", value_name = "TEXT")]
     only: String,
-    /// Run at most N random schedules for each mutant.
+    /// Run at most N random schedules of each protocol that reaches a mutant.
     #[arg(long, default_value_t = 400, value_name = "N")]
     random: u64,
-    /// Run at most N directed schedules for each mutant.
+    /// Run at most N directed schedules of each protocol that reaches a mutant.
     #[arg(long, default_value_t = 200, value_name = "N")]
     directed: u64,
     /// Try N mutants in parallel.
     #[arg(long, default_value_t = 1, value_name = "N")]
     jobs: usize,
-    /// Also run the tests of the mutated crates with each mutant that no schedule reveals.
+    /// Also run the tests of the mutated crates, and some of other crates, with each mutant that no schedule reveals.
     #[arg(long)]
     tests: bool,
     /// Print the chosen mutants, and run nothing.
@@ -55,11 +55,11 @@ pub(crate) struct Options {
 }
 
 /// The CPU time, in seconds, after which a run of schedules or tests counts as endless.
-const LONGEST: &str = "120";
+const LONGEST: &str = "240";
 /// The maximum size of the address space of a run, in KiB.
 const MEMORY: &str = "6000000";
 /// The number of schedules of each protocol that show which mutants the protocol reaches.
-const SCOUTS: &str = "60";
+const SCOUTS: &str = "400";
 
 /// The mutants that schedules of each protocol reach.
 type Reached = BTreeMap<&'static str, BTreeSet<usize>>;
@@ -71,12 +71,29 @@ enum Fate {
         runs: u64,
         by: Vec<String>,
     },
-    /// The tests of the mutated crates.
+    /// A test.
     Tests(String),
     Survived {
         runs: u64,
-        is_reached: bool,
+        effect: Effect,
     },
+}
+
+/// The effect of a mutant that no property reveals on the facts of the schedules.
+#[derive(Clone, Copy)]
+enum Effect {
+    Unreached,
+    /// All facts are the same as without the mutant.
+    Nothing,
+    Facts,
+}
+
+/// What schedules of some protocols printed.
+struct Printed {
+    runs: u64,
+    violated: String,
+    /// A hash of all facts, if nothing was violated.
+    facts: String,
 }
 
 /// Tries a sample of mutants, and prints the share that something revealed, and the survivors.
@@ -93,9 +110,14 @@ pub(crate) fn run(repository: &Repository, options: &Options) -> Result<ExitCode
     chosen.truncate(options.sample);
     println!("{} of {all} mutants, chosen with seed {}", chosen.len(), options.seed);
     let Some(programs) = programs else {
-        chosen.iter().for_each(|it| println!("{}", description(it)));
+        chosen.iter().for_each(|it| println!("{} {}", it.number, description(it)));
         return Ok(ExitCode::SUCCESS);
     };
+    for test in &programs.tests {
+        if let Some(name) = failed(test, None)? {
+            return Err(format!("without a mutant, the test {name} fails").into());
+        }
+    }
     let reached = reached(&programs, &repository.root.join("target/mutants"))?;
     let fates = search(&chosen, &programs, &reached, options)?;
     Ok(print(&chosen, &fates))
@@ -129,10 +151,8 @@ fn reached(programs: &Programs, directory: &Path) -> Result<Reached, Box<dyn Err
         let output = command.output()?;
         // The program refuses protocols that cannot be fuzzed.
         if output.status.code() != Some(1) {
-            let printed = String::from_utf8(output.stdout)?;
-            let violated = printed.trim().split('\t').nth(2).unwrap_or_default();
-            if !violated.is_empty() {
-                return Err(format!("without a mutant, {protocol} violates {violated}").into());
+            if let Some(it) = printed(&output).filter(|it| !it.violated.is_empty()) {
+                return Err(format!("without a mutant, {protocol} violates {}", it.violated).into());
             }
             let numbers = fs::read_to_string(&path)?;
             reached.insert(protocol, numbers.lines().map(str::parse).collect::<Result<_, _>>()?);
@@ -194,48 +214,72 @@ fn try_mutant(
     options: &Options,
 ) -> Result<Fate, Box<dyn Error>> {
     let by: Vec<&str> = reached.iter().filter(|it| it.1.contains(&mutant.number)).map(|it| *it.0).collect();
-    let mut runs = 0;
-    let with_mutant = |mut command: Command| -> Result<Output, Box<dyn Error>> {
-        Ok(command.env("FAULTLINE_MUTANT", mutant.number.to_string()).output()?)
-    };
-    if !by.is_empty() {
+    let schedules = || {
         let mut command = limited(&programs.schedules);
-        command.args([by.join(","), options.random.to_string(), options.directed.to_string()]);
-        let output = with_mutant(command)?;
-        let printed = String::from_utf8_lossy(&output.stdout);
-        let fields: Vec<&str> = printed.trim_end_matches('\n').split('\t').collect();
-        let [count, _, violated] = fields.as_slice() else {
-            return Ok(Fate::Schedules { runs: 0, by: vec!["endless, or ended abnormally".into()] });
+        let total = |of_each: u64| (of_each * by.len() as u64).to_string();
+        command.args([by.join(","), total(options.random), total(options.directed)]);
+        command
+    };
+    let number = mutant.number.to_string();
+    let (mut runs, mut facts) = (0, String::new());
+    if !by.is_empty() {
+        let Some(found) = printed(&schedules().env("FAULTLINE_MUTANT", &number).output()?) else {
+            return Ok(Fate::Schedules { runs, by: vec!["endless, or ended abnormally".into()] });
         };
-        runs = count.parse()?;
-        if !violated.is_empty() {
-            return Ok(Fate::Schedules { runs, by: violated.split(' ').map(str::to_owned).collect() });
+        if !found.violated.is_empty() {
+            let by = found.violated.split(' ').map(str::to_owned).collect();
+            return Ok(Fate::Schedules { runs: found.runs, by });
         }
+        (runs, facts) = (found.runs, found.facts);
     }
     for test in &programs.tests {
-        let mut command = limited(test);
-        command.arg("--quiet");
-        let output = with_mutant(command)?;
-        if !output.status.success() {
-            let printed = String::from_utf8_lossy(&output.stdout);
-            let name = printed.lines().find_map(|it| it.strip_prefix("---- ")?.split(' ').next());
-            return Ok(Fate::Tests(name.unwrap_or("endless, or ended abnormally").to_owned()));
+        if let Some(name) = failed(test, Some(&number))? {
+            return Ok(Fate::Tests(name));
         }
     }
-    Ok(Fate::Survived { runs, is_reached: !by.is_empty() })
+    let effect = match by.is_empty() {
+        true => Effect::Unreached,
+        false if printed(&schedules().output()?).is_some_and(|it| it.facts == facts) => Effect::Nothing,
+        false => Effect::Facts,
+    };
+    Ok(Fate::Survived { runs, effect })
+}
+
+/// Reads what schedules printed; `None` if they ended abnormally.
+fn printed(output: &Output) -> Option<Printed> {
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let mut fields = printed.trim_end_matches('\n').split('\t').map(str::to_owned);
+    let (runs, _) = (fields.next()?.parse().ok()?, fields.next()?);
+    Some(Printed { runs, violated: fields.next()?, facts: fields.next().unwrap_or_default() })
+}
+
+/// Returns the name of the first test that fails with this mutant.
+fn failed(test: &Test, mutant: Option<&str>) -> Result<Option<String>, Box<dyn Error>> {
+    let mut command = limited(&test.program);
+    command.arg("--quiet").args(test.modules).current_dir(&test.directory);
+    command.env("CARGO_MANIFEST_DIR", &test.directory).env("INSTA_UPDATE", "no");
+    command.envs(mutant.map(|it| ("FAULTLINE_MUTANT", it)));
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(None);
+    }
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let name = printed.lines().find_map(|it| it.strip_prefix("---- ")?.split(' ').next());
+    Ok(Some(name.unwrap_or("endless, or ended abnormally").to_owned()))
 }
 
 fn row(mutant: &Mutant, fate: &Fate) -> String {
     let fate = match fate {
         Fate::Schedules { runs, by } => format!("{} in schedule {runs}", by.join(" ")),
         Fate::Tests(name) => format!("test {name}"),
-        Fate::Survived { is_reached: false, .. } => "SURVIVED: no schedule reaches it".to_owned(),
-        Fate::Survived { runs, .. } => match equivalent(mutant) {
-            Some(why) => format!("equivalent: {why}"),
-            None => format!("SURVIVED {runs} schedules"),
+        Fate::Survived { runs, effect } => match (equivalent(mutant), effect) {
+            (Some(why), _) => format!("equivalent: {why}"),
+            (None, Effect::Unreached) => "SURVIVED: no schedule reaches it".to_owned(),
+            (None, Effect::Nothing) => format!("SURVIVED {runs} schedules, without changing a fact"),
+            (None, Effect::Facts) => format!("SURVIVED {runs} schedules"),
         },
     };
-    format!("{}: {fate}", description(mutant))
+    format!("{} {}: {fate}", mutant.number, description(mutant))
 }
 
 fn equivalent(mutant: &Mutant) -> Option<&'static str> {

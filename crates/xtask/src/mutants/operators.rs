@@ -10,7 +10,7 @@ use serde::Serialize;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
     Attribute, BinOp, Block, Expr, ExprBinary, Ident, ImplItemConst, ImplItemFn, Item, ItemFn, Lit, Pat,
-    PatGuard, ReturnType, Signature, Stmt, TraitItemConst, TraitItemFn, Type, Variant, parse_quote,
+    PatGuard, ReturnType, Signature, Stmt, TraitItemConst, TraitItemFn, Type, UnOp, Variant, parse_quote,
 };
 
 /// What a mutant changes.
@@ -49,11 +49,24 @@ pub(crate) struct Site {
 }
 
 /// Functions whose results only people and reports read.
-const DESCRIPTIVE: &[&str] = &["fmt", "gauges", "footprint", "control_kind", "saved_len", "bytes_of", "size"];
+const DESCRIPTIVE: &[&str] = &[
+    "fmt",
+    "add_to",
+    "describe",
+    "remedy",
+    "gauges",
+    "footprint",
+    "control_kind",
+    "saved_len",
+    "bytes_of",
+    "size",
+];
+/// Functions that only defects call.
+const DEFECTIVE: &[&str] = &["add_silent_clusters", "continue_interrupted", "is_of_logs", "move_to"];
 /// Methods that take a condition as a closure.
 const FILTERS: &[&str] = &["filter", "retain", "any", "all", "take_while", "skip_while", "find", "position"];
 /// What a query of a defect switch contains. In correct code, the answer is a constant.
-const SWITCHES: &[&str] = &[".obeys(", ".has(Defect", "defects", ".is_sound(", "rules."];
+const SWITCHES: &[&str] = &["obeys(", ".has(Defect", "defects", ".is_sound(", "rules."];
 
 /// Returns a copy of the source text that contains all its mutants, and the mutants. Their numbers count from `first`.
 /// The copy omits the mutants in `unviable`, which do not compile.
@@ -70,6 +83,7 @@ pub(crate) fn mutate(
         names: Vec::new(),
         late: BTreeSet::new(),
         answers: BTreeSet::new(),
+        constants: BTreeSet::new(),
     };
     mutator.visit_file_mut(&mut file);
     Ok((file.into_token_stream().to_string(), mutator.sites))
@@ -85,6 +99,8 @@ struct Mutator<'a> {
     late: BTreeSet<String>,
     /// The variables of the current function that are answers of a defect switch.
     answers: BTreeSet<String>,
+    /// Those of them that hold in correct code.
+    constants: BTreeSet<String>,
 }
 
 impl Mutator<'_> {
@@ -101,6 +117,24 @@ impl Mutator<'_> {
     /// Returns whether a condition only asks a defect switch.
     fn is_constant(&self, text: &str) -> bool {
         is_switch(text) || self.answers.contains(text.trim_start_matches('!'))
+    }
+
+    /// Returns the value that a condition has in correct code, if a defect switch determines it.
+    fn value(&self, condition: &Expr) -> Option<bool> {
+        match condition {
+            Expr::Paren(it) => self.value(&it.expr),
+            Expr::Unary(it) if matches!(it.op, UnOp::Not(_)) => self.value(&it.expr).map(|it| !it),
+            Expr::Binary(it) => match (it.op, self.value(&it.left), self.value(&it.right)) {
+                (BinOp::And(_), Some(false), _) | (BinOp::And(_), _, Some(false)) => Some(false),
+                (BinOp::Or(_), Some(true), _) | (BinOp::Or(_), _, Some(true)) => Some(true),
+                _ => None,
+            },
+            Expr::MethodCall(it) => (it.method == "obeys" || it.method == "is_sound").then_some(true),
+            Expr::Call(_) => shortened(condition).starts_with("obeys(").then_some(true),
+            Expr::Field(_) => shortened(condition).contains("rules.").then_some(true),
+            Expr::Path(_) => self.constants.contains(&shortened(condition)).then_some(true),
+            _ => None,
+        }
     }
 
     /// Mutates a whole condition: it always holds, or never.
@@ -126,6 +160,9 @@ impl Mutator<'_> {
 
     /// Mutates the condition of a branch.
     fn branch(&mut self, condition: &mut Expr) {
+        if self.value(condition).is_some() {
+            return;
+        }
         let text = shortened(condition);
         match condition {
             Expr::Let(it) => self.visit_expr_mut(&mut it.expr),
@@ -166,6 +203,9 @@ impl Mutator<'_> {
     }
 
     fn binary(&mut self, expr: &mut Expr) {
+        if self.value(expr).is_some() {
+            return;
+        }
         let text = shortened(expr);
         let Expr::Binary(binary) = expr else { return };
         let moved: BinOp = match binary.op {
@@ -243,6 +283,11 @@ impl Mutator<'_> {
             match statement {
                 Stmt::Local(local) => {
                     if let Pat::Ident(it) = &local.pat {
+                        let init = local.init.as_ref();
+                        match init.and_then(|it| self.value(&it.expr)) {
+                            Some(true) => self.constants.insert(it.ident.to_string()),
+                            _ => self.constants.remove(&it.ident.to_string()),
+                        };
                         match &local.init {
                             None => self.late.insert(it.ident.to_string()),
                             Some(init) if is_switch(&shortened(&init.expr)) => {
@@ -266,9 +311,14 @@ impl Mutator<'_> {
     fn unit(&mut self, expr: &mut Expr) {
         match expr {
             Expr::If(it) => {
+                let value = self.value(&it.cond);
                 self.branch(&mut it.cond);
-                self.block(&mut it.then_branch, true);
-                if let Some((_, other)) = &mut it.else_branch {
+                if value != Some(false) {
+                    self.block(&mut it.then_branch, true);
+                }
+                if value != Some(true)
+                    && let Some((_, other)) = &mut it.else_branch
+                {
                     self.unit(other);
                 }
             }
@@ -302,7 +352,9 @@ impl Mutator<'_> {
             _ => None,
         };
         self.visit_expr_mut(expr);
+        // In correct code, rules already have the value that a query of defect switches returns.
         if let Some(operator) = operator
+            && !text.trim_start_matches('(').starts_with("rules.")
             && let Some(active) = self.switch(operator, &text)
         {
             *expr = parse_quote!(if !#active { #expr; });
@@ -311,12 +363,11 @@ impl Mutator<'_> {
 
     fn function(&mut self, attributes: &[Attribute], signature: &Signature, block: &mut Block) {
         let name = signature.ident.to_string();
-        if signature.constness.is_some() || DESCRIPTIVE.contains(&name.as_str()) || is_conditional(attributes)
-        {
+        if signature.constness.is_some() || is_left_out(&name) || is_conditional(attributes) {
             return;
         }
         self.names.push(name);
-        let outer = (mem::take(&mut self.late), mem::take(&mut self.answers));
+        let outer = (mem::take(&mut self.late), mem::take(&mut self.answers), mem::take(&mut self.constants));
         let answer = answer(signature, block);
         self.block(block, matches!(signature.output, ReturnType::Default));
         if let Some(text) = answer
@@ -324,7 +375,7 @@ impl Mutator<'_> {
         {
             self.either(tail, &text);
         }
-        (self.late, self.answers) = outer;
+        (self.late, self.answers, self.constants) = outer;
         self.names.pop();
     }
 }
@@ -377,9 +428,14 @@ impl VisitMut for Mutator<'_> {
     fn visit_expr_mut(&mut self, expr: &mut Expr) {
         match expr {
             Expr::If(it) => {
+                let value = self.value(&it.cond);
                 self.branch(&mut it.cond);
-                self.block(&mut it.then_branch, false);
-                if let Some((_, other)) = &mut it.else_branch {
+                if value != Some(false) {
+                    self.block(&mut it.then_branch, false);
+                }
+                if value != Some(true)
+                    && let Some((_, other)) = &mut it.else_branch
+                {
                     self.visit_expr_mut(other);
                 }
             }
@@ -409,6 +465,10 @@ impl VisitMut for Mutator<'_> {
             _ => visit_mut::visit_expr_mut(self, expr),
         }
     }
+}
+
+fn is_left_out(function: &str) -> bool {
+    DESCRIPTIVE.contains(&function) || DEFECTIVE.contains(&function)
 }
 
 /// Returns whether an item is compiled only under a condition, such as tests.
@@ -514,12 +574,25 @@ mod tests {
     #[test]
     fn a_query_of_a_defect_switch_is_not_mutated() {
         assert_eq!(mutants_of("if self.obeys(Rule::Drains) { return; }").0, []);
-        let named = "let drains = self.obeys(Rule::Drains); let x = a && !drains;";
+        let named = "let drains = self.obeys(Rule::Drains); let x = a && drains;";
         assert_eq!(mutants_of(named).0, only(Operator::ConditionDropped, "a"));
         assert_eq!(
             mutants_of("let x = a && self.obeys(Rule::Drains);").0,
             only(Operator::ConditionDropped, "a")
         );
+    }
+
+    #[test]
+    fn code_that_only_defects_reach_is_not_mutated() {
+        assert_eq!(mutants_of("if !self.obeys(Rule::Drains) { self.a(); }").0, []);
+        assert_eq!(mutants_of("if a && !self.rules.drains { self.a(); }").0, []);
+        assert_eq!(mutants_of("let x = self.is_sound() || a;").0, []);
+        assert_eq!(mutants_of("let drains = self.obeys(Rule::Drains); let x = !drains && a < b;").0, []);
+        let call = only(Operator::CallLeftOut, "self.b()");
+        assert_eq!(mutants_of("if self.obeys(Rule::Drains) { self.b(); } else { self.a(); }").0, call);
+        assert_eq!(mutants_of("rules.logs.saves = obeys(Rule::Saves);").0, []);
+        let (_, sites) = mutate("fn add_to(&self) { self.a(); }", 0, &BTreeSet::new()).unwrap();
+        assert_eq!(sites, []);
     }
 
     #[test]

@@ -7,14 +7,23 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use cargo_metadata::Message;
 use cargo_metadata::diagnostic::{Diagnostic, DiagnosticLevel};
+use cargo_metadata::{Artifact, Message};
 
 use super::operators::{Site, mutate};
 use crate::{Repository, sources};
 
 /// The crates whose code is mutated. All of them depend on the first.
 const MUTATED: &[&str] = &["core", "dataflow", "protocols", "supervisor"];
+
+/// Tests of other crates that run mutated code and take seconds: the crate, the program, and the modules.
+const OTHER_TESTS: &[(&str, &str, &[&str])] = &[
+    ("fuzz", "searches", &["found::", "schedules::"]),
+    ("session", "sessions", &["flips::", "golden::", "late_checkpoints::", "one_result::"]),
+    ("sim", "cck", &["cases::"]),
+    ("sim", "conformance", &[]),
+    ("sim", "tasks", &["cases::"]),
+];
 
 /// Files that only describe values, to people and in reports.
 const DESCRIPTIVE: &[&str] =
@@ -105,8 +114,24 @@ pub(super) struct Scratch<'a> {
 pub(super) struct Programs {
     /// Runs schedules.
     pub(super) schedules: PathBuf,
-    /// The tests of the mutated crates.
-    pub(super) tests: Vec<PathBuf>,
+    pub(super) tests: Vec<Test>,
+}
+
+/// A program that runs tests.
+pub(super) struct Test {
+    pub(super) program: PathBuf,
+    /// The directory of the crate, in which the program runs.
+    pub(super) directory: PathBuf,
+    /// The beginnings of the tests' names; empty for all tests of the program.
+    pub(super) modules: &'static [&'static str],
+}
+
+/// A program that Cargo has built.
+struct Built {
+    /// The name of the target.
+    name: String,
+    path: PathBuf,
+    directory: PathBuf,
 }
 
 impl<'a> Scratch<'a> {
@@ -153,20 +178,37 @@ impl<'a> Scratch<'a> {
 
     /// Builds the programs, with the tests if they are wanted. Leaves out mutants that do not compile.
     pub(super) fn build(&mut self, wants_tests: bool) -> Result<Programs, Box<dyn Error>> {
-        let mut packages: Vec<String> =
-            MUTATED.iter().map(|it| format!("--package=faultline-{it}")).collect();
-        let libraries: Vec<String> = packages.iter().cloned().chain(["--lib".into()]).collect();
-        self.compile("check", &libraries)?;
-        let schedules = ["--package=faultline-fuzz", "--package=faultline-features", "--example=schedules"];
-        let built = self.compile("build", &schedules.map(str::to_owned))?;
-        let schedules = built.into_iter().next().ok_or("Cargo names no program `schedules`")?;
-        packages.extend(["--tests", "--no-run"].map(str::to_owned));
-        let tests = if wants_tests { self.compile("test", &packages)? } else { Vec::new() };
+        let of = |names: &mut dyn Iterator<Item = &str>| -> Vec<String> {
+            names.map(|it| format!("--package=faultline-{it}")).collect()
+        };
+        let mutated = of(&mut MUTATED.iter().copied());
+        self.compile("check", &with(&mutated, &["--lib"]))?;
+        let packages = of(&mut ["fuzz", "features"].into_iter());
+        let built = self.compile("build", &with(&packages, &["--example=schedules"]))?;
+        let schedules = built.into_iter().next().ok_or("Cargo names no program `schedules`")?.path;
+        let mut tests = Vec::new();
+        if wants_tests {
+            tests.extend(self.compile("build", &with(&mutated, &["--tests"]))?);
+            let others = OTHER_TESTS.iter().map(|it| it.0).collect::<BTreeSet<_>>();
+            let packages = of(&mut others.into_iter().chain(["features"]));
+            let targets: Vec<&str> = OTHER_TESTS.iter().flat_map(|it| ["--test", it.1]).collect();
+            tests.extend(self.compile("build", &with(&packages, &targets))?);
+        }
+        let modules = |it: &Built| {
+            let listed = OTHER_TESTS.iter().find(|(package, name, _)| {
+                it.name == *name && it.directory.ends_with(Path::new("crates").join(package))
+            });
+            listed.map_or(&[][..], |it| it.2)
+        };
+        let tests = tests
+            .into_iter()
+            .map(|it| Test { modules: modules(&it), program: it.path, directory: it.directory })
+            .collect();
         Ok(Programs { schedules, tests })
     }
 
     /// Has Cargo compile until no mutant prevents it, and returns the programs.
-    fn compile(&mut self, command: &str, arguments: &[String]) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    fn compile(&mut self, command: &str, arguments: &[String]) -> Result<Vec<Built>, Box<dyn Error>> {
         loop {
             let (programs, errors) = self.cargo(command, arguments)?;
             if errors.is_empty() {
@@ -189,7 +231,7 @@ impl<'a> Scratch<'a> {
         &self,
         command: &str,
         arguments: &[String],
-    ) -> Result<(Vec<PathBuf>, Vec<Diagnostic>), Box<dyn Error>> {
+    ) -> Result<(Vec<Built>, Vec<Diagnostic>), Box<dyn Error>> {
         let mut cargo = Command::new("cargo");
         cargo.arg(command).args(["--quiet", "--keep-going", "--message-format=json"]).args(arguments);
         // In the repository's own target directory, Cargo would take the mutated packages for the repository's.
@@ -200,7 +242,7 @@ impl<'a> Scratch<'a> {
         let (mut programs, mut errors) = (Vec::new(), Vec::new());
         for message in Message::parse_stream(BufReader::new(output)) {
             match message? {
-                Message::CompilerArtifact(it) => programs.extend(it.executable.map(PathBuf::from)),
+                Message::CompilerArtifact(it) => programs.extend(built(it)),
                 Message::CompilerMessage(it) if it.message.level == DiagnosticLevel::Error => {
                     errors.push(it.message);
                 }
@@ -227,6 +269,17 @@ impl<'a> Scratch<'a> {
         }
         Ok(culprits)
     }
+}
+
+fn with(packages: &[String], others: &[&str]) -> Vec<String> {
+    packages.iter().cloned().chain(others.iter().map(|&it| it.to_owned())).collect()
+}
+
+/// Returns the program that Cargo has built, if the artifact is one.
+fn built(artifact: Artifact) -> Option<Built> {
+    let path = artifact.executable?.into();
+    let directory = artifact.manifest_path.parent()?.into();
+    Some(Built { name: artifact.target.name, path, directory })
 }
 
 /// Returns whether a file's code is mutated.
