@@ -39,3 +39,14 @@ fn a_holder_is_refilled_by_an_owner_that_lost_its_storage_under_every_protocol()
         assert_eq!(facts.filter(|it| protected(&it.1)).count(), 2, "{protocol}");
     }
 }
+
+/// An owner begins its first life after a holder has lost its storage and begun its second.
+#[test]
+fn a_holder_is_refilled_by_an_owner_that_begins_later() {
+    let text = include_str!("../found/hc3i-holder-replaced-before-start.yaml");
+    let federation = faultline_api::parse("holder", text.as_bytes()).expect("the scenario is valid");
+    let trial = run(Scenario { seed: 10, federation, defect: None }).unwrap();
+    let protected = |it: &Fact| matches!(it, Fact::Claim(claim) if **claim == Claim::Protected);
+    let facts = trial.trace.streams.values().flatten();
+    assert_eq!(facts.filter(|it| protected(&it.1)).count(), 1);
+}

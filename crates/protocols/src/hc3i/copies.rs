@@ -9,7 +9,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Boot, GroupId, ImageName, Membership, ProcessId, Role, Time, To};
+use faultline_core::{Boot, GroupId, ImageName, Life, Membership, ProcessId, Role, Time, To};
 
 use super::config::{Config, Rule};
 use super::message::{Control, Epoch, Head, RecoveryReport};
@@ -410,6 +410,20 @@ impl Hc3i {
             }
         }
         self.restart_round_for_holders(old, now, host);
+    }
+
+    /// Offers replicas to the holders that had begun another life before this process began its first. They wait for an
+    /// offer from every owner, and this process will not see them change.
+    pub(super) fn offer_to_new_lives(&self, host: &mut ProtocolHost) {
+        if !matches!(self.phase, Phase::Running) || !self.obeys(Rule::RefillsHolders) {
+            return;
+        }
+        for holder in placement::holders(&self.config, &self.membership, self.me) {
+            let member = self.membership.member(holder);
+            if member.up && member.life > Life(1) {
+                self.offer(holder, host);
+            }
+        }
     }
 
     /// Returns whether a process is up and has begun a new life since `old`.

@@ -286,6 +286,7 @@ impl Protocol for Hc3i {
         }
         this.purge_left(host);
         this.watch_members(now, host);
+        this.offer_to_new_lives(host);
         this
     }
 
