@@ -52,8 +52,19 @@ impl Size {
             ApplicationSpec::Heat(it) => it.state(),
             ApplicationSpec::Synthetic(it) => it.state(),
             ApplicationSpec::Nas(it) => it.state(),
-            // The states of all other applications are small, or unknown.
-            _ => 0,
+            ApplicationSpec::Exchange(_)
+            | ApplicationSpec::Farm(_)
+            | ApplicationSpec::PingPong(_)
+            | ApplicationSpec::Salted(_)
+            | ApplicationSpec::Fibonacci(_)
+            | ApplicationSpec::NQueens(_)
+            | ApplicationSpec::Qap(_)
+            | ApplicationSpec::TaskGraph(_)
+            | ApplicationSpec::Jacobi(_)
+            | ApplicationSpec::Cloth(_)
+            | ApplicationSpec::Custom(_)
+            | ApplicationSpec::Program(_)
+            | ApplicationSpec::System(_) => 0,
         };
         Size { nodes: nodes as u64, state }
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use faultline_checker::Verdict;
 use faultline_core::{Claim, Fact};
-use faultline_fuzz::{Scenario, run};
+use faultline_fuzz::{Scenario, Trial, run};
 
 #[test]
 fn fixed_scenarios_stay_clean() {
@@ -23,6 +23,12 @@ fn fixed_scenarios_stay_clean() {
     }
 }
 
+/// Returns how often processes reported that their lost storage was complete again.
+fn protected(trial: &Trial) -> usize {
+    let is_claim = |it: &Fact| matches!(it, Fact::Claim(claim) if **claim == Claim::Protected);
+    trial.trace.streams.values().flatten().filter(|it| is_claim(&it.1)).count()
+}
+
 /// A process and one of its holders lose their storage one after the other. The holder asks the process for its part
 /// before the process has got the part back from the other holder.
 #[test]
@@ -34,9 +40,7 @@ fn a_holder_is_refilled_by_an_owner_that_lost_its_storage_under_every_protocol()
             faultline_api::parse(protocol, text.as_bytes()).unwrap_or_else(|_| panic!("{protocol}"));
         let trial = run(Scenario { seed: 1, federation, defect: None }).unwrap();
         assert_eq!(trial.judgement.verdict, Verdict::Pass, "{protocol}: {:?}", trial.judgement.reasons);
-        let protected = |it: &Fact| matches!(it, Fact::Claim(claim) if **claim == Claim::Protected);
-        let facts = trial.trace.streams.values().flatten();
-        assert_eq!(facts.filter(|it| protected(&it.1)).count(), 2, "{protocol}");
+        assert_eq!(protected(&trial), 2, "{protocol}");
     }
 }
 
@@ -46,7 +50,5 @@ fn a_holder_is_refilled_by_an_owner_that_begins_later() {
     let text = include_str!("../found/hc3i-holder-replaced-before-start.yaml");
     let federation = faultline_api::parse("holder", text.as_bytes()).expect("the scenario is valid");
     let trial = run(Scenario { seed: 10, federation, defect: None }).unwrap();
-    let protected = |it: &Fact| matches!(it, Fact::Claim(claim) if **claim == Claim::Protected);
-    let facts = trial.trace.streams.values().flatten();
-    assert_eq!(facts.filter(|it| protected(&it.1)).count(), 1);
+    assert_eq!(protected(&trial), 1);
 }
