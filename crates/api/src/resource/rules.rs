@@ -118,31 +118,62 @@ pub(super) fn pairs_name_clusters(field: &str) -> Rule {
         .field_path(".links.pairs")
 }
 
-/// Rule: the cluster in this field of each fault exists, or is `any`.
-pub(super) fn names_a_cluster(action: &str, field: &str) -> Rule {
-    let target = format!("f.{action}.{field}");
-    let wrong = format!(
-        "has(f.{action}) && has({target}) && {target} != '{ANY}' && !self.clusters.exists(c, c.name == {target})"
-    );
+/// The fields with the cluster, or the first end, that a fault concerns.
+pub(super) const TARGETS: [&str; 11] = [
+    "crash.cluster",
+    "pause.cluster",
+    "loseCluster.cluster",
+    "loseRack.cluster",
+    "slow.cluster",
+    "flip.cluster",
+    "slowStorage.cluster",
+    "fullStorage.cluster",
+    "corruptStorage.cluster",
+    "link.from",
+    "partition.from",
+];
+/// The actions of faults that concern a node.
+pub(super) const WITH_NODES: [&str; 7] =
+    ["crash", "pause", "slow", "flip", "slowStorage", "fullStorage", "corruptStorage"];
+
+/// Rule: the cluster in these fields of each fault exists, or is `any`. A fault has at most one of the fields, so that
+/// the clusters are searched once for each fault: API servers add the costs of all rules, and limit the sum.
+pub(super) fn name_clusters(fields: &[&str]) -> Rule {
+    let target = first_of(fields, |it| format!("f.{it}"), &format!("'{ANY}'"));
+    let field = first_of(fields, |it| format!("'{it}'"), "''");
+    let wrong = format!("[{target}].exists(n, n != '{ANY}' && !self.clusters.exists(c, c.name == n))");
     let text = format!(
-        "'there is no cluster `' + {target} + '` (found in `{action}.{field}` of a fault): use the name of a cluster, or `{ANY}`'"
+        "'there is no cluster `' + {target} + '` (found in `' + {field} + '` of a fault): use the name of a cluster, \
+         or `{ANY}`'"
     );
     of_faults(&wrong, &text)
 }
 
-/// Rule: the node of a fault exists in its cluster or, for `any`, in every cluster.
-pub(super) fn names_a_node(action: &str) -> Rule {
-    let target = format!("f.{action}");
+/// Rule: the node of each fault exists in its cluster or, for `any`, in every cluster. A fault has at most one of these
+/// fields.
+pub(super) fn name_nodes(fields: &[&str]) -> Rule {
+    let of = |field: &str| fields.iter().map(|it| format!("{it}.{field}")).collect::<Vec<String>>();
+    let (clusters, nodes) = (of("cluster"), of("node"));
+    let cluster = first_of(&clusters, |it| format!("f.{it}"), &format!("'{ANY}'"));
+    let node = first_of(&nodes, |it| format!("f.{it}"), "-1");
+    let field = first_of(&nodes, |it| format!("'{it}'"), "''");
     let wrong = format!(
-        "has({target}) && has({target}.node) && self.clusters.exists(c, (!has({target}.cluster) || {target}.cluster == \
-         '{ANY}' || {target}.cluster == c.name) && {target}.node >= c.nodes)"
+        "[{cluster}].exists(n, [{node}].exists(i, self.clusters.exists(c, (n == '{ANY}' || n == c.name) && i >= c.nodes)))"
     );
     let text = format!(
-        "(has({target}.cluster) && {target}.cluster != '{ANY}' ? 'cluster `' + {target}.cluster + '`' : 'the smallest \
-         cluster') + ' has no node with the number in `{action}.node` of a fault: its nodes are numbered from 0; use a \
-         smaller number, or omit `node`'"
+        "({cluster} != '{ANY}' ? 'cluster `' + {cluster} + '`' : 'the smallest cluster') + ' has no node with the \
+         number in `' + {field} + '` of a fault: its nodes are numbered from 0; use a smaller number, or omit `node`'"
     );
     of_faults(&wrong, &text)
+}
+
+/// Returns the value for the first of these fields (`crash.node`) that the fault `f` has, or `otherwise`.
+fn first_of<T: AsRef<str>>(fields: &[T], value: impl Fn(&str) -> String, otherwise: &str) -> String {
+    let choices = fields.iter().map(AsRef::as_ref).map(|field| {
+        let (action, _) = field.split_once('.').expect("a field of an action");
+        format!("has(f.{action}) && has(f.{field}) ? {} : ", value(field))
+    });
+    format!("({}{otherwise})", choices.collect::<String>())
 }
 
 /// Rule: a trigger that names a node also names the node's cluster.
