@@ -58,6 +58,8 @@ pub enum Promise {
     /// The checkpoint that a group restores is durable at every holder before any process of the group
     /// resumes.
     DurableRestore,
+    /// A process that lost its storage reports in time that the storage is complete again ([`Claim::Protected`]).
+    Refill,
     /// After the last fault, every recovery and every checkpoint ends, no group rolls back again, and the
     /// application continues.
     Progress,
@@ -67,7 +69,7 @@ pub enum Promise {
 
 impl Promise {
     /// Every promise, in the order of declaration.
-    pub const ALL: [Promise; 18] = [
+    pub const ALL: [Promise; 19] = [
         Promise::Checkpoints,
         Promise::DenseNumbering,
         Promise::MaximalLine,
@@ -84,6 +86,7 @@ impl Promise {
         Promise::NeighboursOnly,
         Promise::StrictlyRequired,
         Promise::DurableRestore,
+        Promise::Refill,
         Promise::Progress,
         Promise::ForcedByNews,
     ];

@@ -208,7 +208,7 @@ pub(super) fn problem(
 
 impl Program {
     /// The promises of protocols for applications that exchange messages. `repetition` follows from `repeats`.
-    pub const PROMISES: [Promise; 12] = [
+    pub const PROMISES: [Promise; 13] = [
         Promise::Checkpoints,
         Promise::DenseNumbering,
         Promise::MaximalLine,
@@ -219,6 +219,7 @@ impl Program {
         Promise::RepeatedOrder,
         Promise::LogKept,
         Promise::DurableRestore,
+        Promise::Refill,
         Promise::Progress,
         Promise::ForcedByNews,
     ];

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use faultline_core::{FactKind, Position, ProcessId, Time};
 
 use super::copies::{self, Copies};
-use super::protected;
+use super::{protected, refilled};
 use crate::finding::{Findings, Worded};
 use crate::property::Property;
 use crate::rule::Rule;
@@ -66,6 +66,7 @@ fn check(history: &History<'_>, finding: &mut Findings) {
         }
     }
     protected::check(history, finding);
+    refilled::check(history, finding);
 }
 
 fn check_owner(

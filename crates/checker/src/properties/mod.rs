@@ -51,6 +51,7 @@ mod protected;
 mod quiet_checkpoints;
 mod record_complete;
 mod recovery_terminates;
+mod refilled;
 mod repeated_order;
 mod rollback_caused;
 mod safe_collection;

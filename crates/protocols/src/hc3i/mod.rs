@@ -211,6 +211,7 @@ impl Protocol for Hc3i {
             Promise::DenseNumbering,
             Promise::MaximalLine,
             Promise::DurableRestore,
+            Promise::Refill,
             Promise::ForcedBeforeDelivery,
             Promise::Progress,
         ]);

@@ -179,6 +179,7 @@ impl Protocol for Independent {
             Promise::DenseNumbering,
             Promise::MaximalLine,
             Promise::DurableRestore,
+            Promise::Refill,
         ])
     }
 

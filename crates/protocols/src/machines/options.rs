@@ -78,6 +78,7 @@ pub(crate) fn promises() -> Promises {
         Promise::DenseNumbering,
         Promise::MaximalLine,
         Promise::DurableRestore,
+        Promise::Refill,
         Promise::Progress,
     ])
 }

@@ -92,7 +92,7 @@ impl TaskProtocol for TaskRecovery {
     const FIFO: bool = false;
 
     fn promises(config: &Config) -> Promises {
-        let promises = [Promise::Containment, Promise::CheckpointedFirst];
+        let promises = [Promise::Containment, Promise::CheckpointedFirst, Promise::Refill];
         let all = Promises::of_scope(Scope::Process).with(&promises);
         match config.record {
             StableState::Events => all.with(&[Promise::EventsLogged]),

@@ -152,6 +152,7 @@ pub(crate) fn promises(scope: Scope) -> Promises {
         Promise::Containment,
         Promise::LogKept,
         Promise::DurableRestore,
+        Promise::Refill,
         Promise::Progress,
     ])
 }
