@@ -1,6 +1,7 @@
 //! `faultline-node supervise`: carries out a run at the places that it is given, stores and judges the record, and then
 //! serves it.
 
+use std::fs::{File, TryLockError};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,7 @@ use faultline_session::{Backend, PreparedRun, Recording, RunEnd, Session, Sessio
 use faultline_trace::manifest::BackendKind;
 use faultline_trace::{Bundle, Manifest, Trace, read_facts};
 use tokio::sync::Semaphore;
+use tracing::warn;
 
 use crate::amend::Amender;
 use crate::api::{self, ApiState};
@@ -107,6 +109,7 @@ impl Visitor for Run<'_> {
         faultline_catalog::store_in(out.parent().unwrap_or(out).to_owned());
         let (place_registry, sum, change_queue) =
             (PlaceRegistry::default(), Sum::default(), ChangeQueue::default());
+        let Some(_lock) = lock(out, &ended)? else { return Ok(()) };
         let bundle = Bundle::open(out);
         let earlier = EarlierRun::of(&bundle)?;
         if earlier.journal().is_none() && federation.spec.pause {
@@ -273,6 +276,28 @@ fn identity() -> Result<String, CommandError> {
     getrandom::fill(&mut random)
         .map_err(|error| CommandError::machine(format!("cannot generate random bytes: {error}")))?;
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Creates and locks the directory of the record. If another supervisor still writes to it, as one whose pod was deleted
+/// without a grace period may do for some seconds, waits until that supervisor has ended: what it still writes would be
+/// missing from the resumed run. Returns `None` after a termination signal. Where the file system supports no locks, this
+/// function only creates the directory.
+fn lock(dir: &Path, ended: &AtomicBool) -> Result<Option<File>, CommandError> {
+    let open = || fs::create_dir_all(dir).and_then(|()| File::open(dir));
+    let file =
+        open().map_err(|error| CommandError::machine(format!("cannot open {}: {error}", dir.display())))?;
+    let mut is_waiting = false;
+    while matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+        if ended.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        if !is_waiting {
+            is_waiting = true;
+            warn!(dir = %dir.display(), "waiting until the other supervisor that writes this record has ended");
+        }
+        thread::sleep(SIGNAL_CHECK_EVERY);
+    }
+    Ok(Some(file))
 }
 
 /// Reads the supervisor's journal for a run that has already started.

@@ -347,6 +347,10 @@ fn a_run_continues_when_its_supervisor_is_killed_or_told_to_end() {
     // The next supervisor cannot know of a crash that no place has confirmed.
     let before = setting.wait("the first fault", |it| it.faults.worst_latency_micros.is_some());
     for signal in [Signal::SIGKILL, Signal::SIGTERM] {
+        let dir = setting.dir.path().to_owned();
+        let next = std::thread::spawn(move || Program::supervisor(&dir));
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        assert!(!next.is_finished(), "the next supervisor waits, because this one still writes its journal");
         let old = &mut setting.supervisor.child;
         kill(Pid::from_raw(old.id() as i32), signal).unwrap();
         old.wait().unwrap();
@@ -359,7 +363,7 @@ fn a_run_continues_when_its_supervisor_is_killed_or_told_to_end() {
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
         }
-        setting.supervisor = Program::supervisor(setting.dir.path());
+        setting.supervisor = next.join().expect("it starts");
         let status = setting.status();
         assert_eq!(status.phase, RunPhase::Running, "immediately, and as the same run: {status:#?}");
         setting.put(&setting.places(1));
