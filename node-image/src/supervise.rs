@@ -85,6 +85,7 @@ pub(crate) fn run(arguments: &SuperviseArguments) -> Result<(), CommandError> {
     // A second signal ends the program immediately, with the exit status of an unhandled interrupt.
     let ended = interrupt::flag(128 + 2, || ())
         .map_err(|error| CommandError::machine(format!("cannot wait for signals: {error}")))?;
+    let Some(_lock) = lock(&arguments.out, &ended)? else { return Ok(()) };
     let run = Run { arguments, federation: &federation, text: &text, token, ended };
     with_setup(&federation, None, run).map_err(CommandError::input)?
 }
@@ -109,7 +110,6 @@ impl Visitor for Run<'_> {
         faultline_catalog::store_in(out.parent().unwrap_or(out).to_owned());
         let (place_registry, sum, change_queue) =
             (PlaceRegistry::default(), Sum::default(), ChangeQueue::default());
-        let Some(_lock) = lock(out, &ended)? else { return Ok(()) };
         let bundle = Bundle::open(out);
         let earlier = EarlierRun::of(&bundle)?;
         if earlier.journal().is_none() && federation.spec.pause {

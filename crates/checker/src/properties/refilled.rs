@@ -6,7 +6,7 @@ use faultline_core::{Boot, Claim, Fact, Life, ProcessId, Promise, Span};
 
 use super::line::slack;
 use crate::finding::{Findings, Worded};
-use faultline_history::{Context, History};
+use faultline_history::{Claimed, Context, History};
 
 /// How many times each process may save a part in the meantime.
 const PARTS: u64 = 4;
@@ -38,9 +38,10 @@ impl Worded for Breach {
 /// Adds the processes without complete storage to the finding of `durableBeforeCommit`.
 pub(super) fn check(history: &History<'_>, finding: &mut Findings) {
     let context = history.context;
-    if context.common_clock && context.promises.include(Promise::Refill) {
-        later_lives(history, finding);
+    if !context.common_clock || !context.promises.include(Promise::Refill) {
+        return;
     }
+    later_lives(history, finding);
     let Some(bound) = bound(history) else { return };
     let storing = context.clusters.iter().flatten().chain(&context.servers);
     for &process in storing.filter(|it| history.is_present(**it)) {
@@ -50,20 +51,24 @@ pub(super) fn check(history: &History<'_>, finding: &mut Findings) {
             continue;
         }
         finding.instances += 1;
-        let claims = history.claims.iter().filter(|it| matches!(it.claim, Claim::Protected));
-        let mut own = claims.filter(|it| history.segment(it.at.segment).host == process);
-        if !own.any(|it| it.time >= lost) {
+        if !statements(history).any(|(host, _, claimed)| host == process && claimed.time >= lost) {
             finding.violated([], Breach::NeverRefilled { process, still });
         }
     }
 }
 
+/// Returns the claims that lost storage is complete again, each with the process whose storage it is, and its life.
+fn statements<'a>(history: &'a History<'_>) -> impl Iterator<Item = (ProcessId, Life, &'a Claimed<'a>)> {
+    history.claims.iter().filter(|it| matches!(it.claim, Claim::Protected)).map(|it| {
+        let segment = history.segment(it.at.segment);
+        (segment.host, segment.life, it)
+    })
+}
+
 /// Checks that a process that states that its storage is complete also reports this to the supervisor, which then starts
 /// its later lives as restarted. A report may be lost if the life ends soon after the statement.
 fn later_lives(history: &History<'_>, finding: &mut Findings) {
-    for claimed in history.claims.iter().filter(|it| matches!(it.claim, Claim::Protected)) {
-        let segment = history.segment(claimed.at.segment);
-        let (process, stated) = (segment.host, segment.life);
+    for (process, stated, claimed) in statements(history) {
         let is_lost = |before: Life| {
             let losses = history.supervision.storage_losses(process);
             losses.iter().any(|it| stated <= it.0 && it.0 < before)
@@ -91,8 +96,7 @@ fn bound(history: &History<'_>) -> Option<Span> {
     let has_ended = matches!(context.outcome, Some(Outcome::Completed | Outcome::Deadline));
     let is_up = |it: &ProcessId| history.is_present(*it) || history.has_left(*it);
     let has_parts = !history.witnessed.is_empty();
-    let is_promised = context.promises.include(Promise::Refill);
-    let is_judged = is_promised && context.common_clock && has_ended && has_parts && !history.is_flawed();
+    let is_judged = has_ended && has_parts && !history.is_flawed();
     let others = history.supervision.starts.iter().map(|it| &it.0);
     if !is_judged || !context.clusters.iter().flatten().chain(others).all(is_up) {
         return None;
