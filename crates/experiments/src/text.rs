@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::iter;
 
 use faultline_checker::Verdict;
 use faultline_report::table::{align_right, lines};
@@ -62,16 +63,24 @@ pub fn json(runs: &[Statistics]) -> String {
 
 /// Formats the statistics as CSV: a line of column names, and then one line for each value of each run.
 pub fn csv(runs: &[Statistics]) -> String {
-    let mut text = "seed,verdict,statistic,of,to,number,value\n".to_owned();
-    for run in runs {
+    let head = ["seed", "verdict", "statistic", "of", "to", "number", "value"].map(str::to_owned);
+    let row = |run: &Statistics, Measure { statistic, of, to, number }: Measure, value: f64| {
         let verdict = faultline_report::text::verdict(run.verdict);
-        for (Measure { statistic, of, to, number }, value) in measures(run) {
-            let number = number.map(|it| it.to_string()).unwrap_or_default();
-            writeln!(text, "{},{verdict},{statistic},{of},{to},{number},{value}", run.seed)
-                .expect("a string accepts every write");
-        }
+        let number = number.map(|it| it.to_string()).unwrap_or_default();
+        [run.seed.to_string(), verdict.to_string(), statistic.to_string(), of, to, number, value.to_string()]
+    };
+    let rows =
+        runs.iter().flat_map(|run| measures(run).into_iter().map(move |(it, value)| row(run, it, value)));
+    comma_separated(iter::once(head).chain(rows))
+}
+
+/// Formats rows of equal length as CSV, quoted according to RFC 4180 where necessary.
+pub(crate) fn comma_separated<R: IntoIterator<Item = String>>(rows: impl IntoIterator<Item = R>) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for row in rows {
+        writer.write_record(row).expect("the rows have the same length, and memory accepts every write");
     }
-    text
+    String::from_utf8(writer.into_inner().expect("memory accepts every write")).expect("the rows are text")
 }
 
 /// Formats the statistics of runs as text.

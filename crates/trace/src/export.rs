@@ -51,19 +51,19 @@ pub fn events(trace: &Trace, manifest: &Manifest, mut out: impl Write) -> io::Re
 /// # Errors
 ///
 /// Fails if `out` cannot be written.
-pub fn csv(trace: &Trace, manifest: &Manifest, mut out: impl Write) -> io::Result<()> {
-    writeln!(out, "{}", COLUMNS.join(","))?;
+pub fn csv(trace: &Trace, manifest: &Manifest, out: impl Write) -> io::Result<()> {
+    let mut table = csv::Writer::from_writer(out);
+    table.write_record(COLUMNS)?;
     let (names, began) = (Naming::new(manifest), trace.begun().unwrap_or(Time::ZERO));
     for record in trace.records() {
         let row = serde_json::to_value(Row::new(&record, &names, began))?;
-        let cells = COLUMNS.iter().map(|&column| match &row[column] {
+        table.write_record(COLUMNS.iter().map(|&column| match &row[column] {
             Value::Null => String::new(),
-            Value::String(text) => quoted(&printable(text)),
+            Value::String(text) => printable(text),
             other => other.to_string(),
-        });
-        writeln!(out, "{}", cells.collect::<Vec<_>>().join(","))?;
+        }))?;
     }
-    out.flush()
+    table.flush()
 }
 
 /// Numbers of bytes and messages, by sender and receiver.
@@ -125,15 +125,6 @@ pub fn graph(trace: &Trace, names: &[(ProcessId, &str)], mut out: impl Write) ->
         }
     }
     out.flush()
-}
-
-/// Quotes a field according to RFC 4180, if necessary.
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
 }
 
 #[cfg(test)]

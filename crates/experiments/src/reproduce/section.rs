@@ -1,8 +1,9 @@
 //! The result of an experiment.
 
-use std::fmt::Write;
+use std::iter;
 
 use crate::measures::{Spread, short};
+use crate::text::comma_separated;
 
 use faultline_report::chart::Chart;
 
@@ -309,23 +310,25 @@ impl Table {
         let spreads: Vec<bool> = (0..self.columns.len())
             .map(|column| self.rows.iter().any(|row| matches!(row.get(column), Some(Cell::Spread(_)))))
             .collect();
-        let mut text = String::new();
-        let titles = self.columns.iter().zip(&spreads).map(|(title, spread)| {
-            let title = title.replace(',', "");
-            if *spread { format!("{title} mean,{title} deviation,{title} least,{title} most") } else { title }
+        let titles = self.columns.iter().zip(&spreads).flat_map(|(title, spread)| match spread {
+            true => ["mean", "deviation", "least", "most"].map(|it| format!("{title} {it}")).to_vec(),
+            false => vec![(*title).to_owned()],
         });
-        writeln!(text, "{}", titles.collect::<Vec<_>>().join(",")).expect("a string accepts every write");
-        for row in &self.rows {
-            let cells = row.iter().zip(&spreads).map(|(cell, spread)| match (cell, spread) {
-                (Cell::Spread(it), _) => format!("{},{},{},{}", it.mean, it.deviation, it.least, it.most),
-                (Cell::Number(it), true) => format!("{it},,,"),
-                (Cell::Number(it), false) => it.to_string(),
-                (other, true) => format!("{},,,", other.text().replace(',', "")),
-                (other, false) => other.text().replace(',', ""),
+        let rows = self.rows.iter().map(|row| {
+            let cells = row.iter().zip(&spreads).flat_map(|(cell, spread)| {
+                let mut cells = match cell {
+                    Cell::Spread(it) => {
+                        [it.mean, it.deviation, it.least, it.most].map(|it| it.to_string()).to_vec()
+                    }
+                    Cell::Number(it) => vec![it.to_string()],
+                    other => vec![other.text()],
+                };
+                cells.resize(if *spread { 4 } else { 1 }, String::new());
+                cells
             });
-            writeln!(text, "{}", cells.collect::<Vec<_>>().join(",")).expect("a string accepts every write");
-        }
-        text
+            cells.collect()
+        });
+        comma_separated(iter::once(titles.collect::<Vec<String>>()).chain(rows))
     }
 }
 
@@ -368,7 +371,7 @@ mod tests {
         assert_eq!(
             table.csv(),
             "who,how many mean,how many deviation,how many least,how many most,paper\n\
-             a b,2,1.4142135623730951,1,3,7\nc,,,,,\n"
+             \"a, b\",2,1.4142135623730951,1,3,7\nc,,,,,\n"
         );
     }
 }

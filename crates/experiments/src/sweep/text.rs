@@ -1,6 +1,7 @@
 //! A sweep as text, as JSON, and as CSV with a line for every run.
 
 use std::fmt::Write;
+use std::iter;
 
 use faultline_report::explain::count;
 use faultline_report::table::{split, wrapped};
@@ -11,6 +12,7 @@ use super::best::{Best, best};
 use super::{Measured, Sweep};
 use crate::compare::estimate::FEW;
 use crate::compare::quantity::Quantity;
+use crate::text::comma_separated;
 use crate::verdict_counts::VerdictCounts;
 
 /// The maximum number of settings that are named individually. Further settings are only counted.
@@ -148,23 +150,21 @@ pub(super) fn reasons(sweep: &Sweep) -> Vec<String> {
 /// Panics if a verdict cannot be written as JSON, which would be a bug.
 pub fn csv(sweep: &Sweep) -> String {
     let quantities: Vec<&Quantity> = super::quantities().collect();
-    let mut head: Vec<&str> = sweep.plan.parameters.iter().map(|it| it.path.as_str()).collect();
-    head.extend(["seed", "completed", "verdict"]);
-    head.extend(quantities.iter().map(|it| it.name));
-    let mut text = head.join(",") + "\n";
-    for run in &sweep.runs {
-        let mut line: Vec<String> = sweep.plan.values(run.setting).into_iter().map(str::to_owned).collect();
+    let parameters = sweep.plan.parameters.iter().map(|it| it.path.as_str());
+    let head = parameters.chain(["seed", "completed", "verdict"]).chain(quantities.iter().map(|it| it.name));
+    let rows = sweep.runs.iter().map(|run| {
+        let mut row: Vec<String> = sweep.plan.values(run.setting).into_iter().map(str::to_owned).collect();
         let verdict = serde_json::to_value(run.verdict).expect("a verdict has a JSON form");
-        line.extend([
+        row.extend([
             run.seed.to_string(),
             run.completed.to_string(),
             verdict.as_str().expect("a verdict is a word").to_owned(),
         ]);
         let value = |it: &&Quantity| run.values.get(it.name).map(f64::to_string).unwrap_or_default();
-        line.extend(quantities.iter().map(value));
-        text += &(line.join(",") + "\n");
-    }
-    text
+        row.extend(quantities.iter().map(value));
+        row
+    });
+    comma_separated(iter::once(head.map(str::to_owned).collect()).chain(rows))
 }
 
 /// Formats every setting with its estimates, and the best setting, as JSON.
