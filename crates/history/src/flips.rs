@@ -23,11 +23,14 @@ pub enum Corruption {
 impl History<'_> {
     /// Returns the faults that flipped a bit, each with the fact that reports the bit. Each fault flips a bit of its own, in
     /// the order of the faults. The end of a life undoes the orders to flip bits that were still to be carried out.
-    pub fn flipped_by(&self) -> BTreeMap<FaultNo, Point> {
-        let mut reported = BTreeMap::<_, VecDeque<Point>>::new();
+    pub fn flipped_by(&self) -> BTreeMap<FaultNo, (Point, Flipped)> {
+        let mut reported = BTreeMap::<_, VecDeque<(Point, Flipped)>>::new();
         for &(at, flipped) in &self.flips {
             let segment = self.segment(at.segment);
-            reported.entry((segment.host, segment.life, flipped.target())).or_default().push_back(at);
+            reported
+                .entry((segment.host, segment.life, flipped.target()))
+                .or_default()
+                .push_back((at, flipped));
         }
         let (mut lives, mut found) = (BTreeMap::new(), BTreeMap::new());
         if reported.is_empty() {
@@ -40,7 +43,7 @@ impl History<'_> {
                     let Some((process, target)) = fault.flips() else { continue };
                     let life = lives.get(&process).copied().unwrap_or(Life(1));
                     let bits = reported.get_mut(&(process, life, target));
-                    found.extend(bits.and_then(VecDeque::pop_front).map(|at| (*no, at)));
+                    found.extend(bits.and_then(VecDeque::pop_front).map(|bit| (*no, bit)));
                 }
                 _ => {}
             }

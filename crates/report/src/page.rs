@@ -335,6 +335,7 @@ fn diagram_section(diagram: &Diagram, within: (&str, bool), notes: &[String]) ->
         div.bar {
             span.protocols { (sign("initial", "initial checkpoint")) " " (sign("past", "undone checkpoint")) }
             (sign("failure", "failure"))
+            @if !diagram.flips.is_empty() { (sign("flip", "flipped bit")) }
             (sign("down", "down"))
             (sign("recovering", "recovering"))
             span.protocols { (sign("lost", "work undone")) }

@@ -3,8 +3,9 @@
 mod common;
 
 use faultline_checker::{Finding, Judgement, Property, Verdict, Violation};
-use faultline_core::{Cause, ClusterId, ProcessId};
-use faultline_report::diagram::{Fate, svg};
+use faultline_core::fact::Flipped;
+use faultline_core::{Cause, ClusterId, FaultNo, ProcessId, Span};
+use faultline_report::diagram::{Fate, FlippedBit, svg};
 use faultline_report::names::RollbackUnit;
 use faultline_report::text::{self, Layout};
 use faultline_report::{Diagram, DisplayNames, RecordedRun, Summary, Timeline, page};
@@ -121,6 +122,20 @@ fn surviving_deliveries_were_not_undone() {
             assert_eq!(message.send_undone, None, "{id}");
         }
     }
+}
+
+#[test]
+fn flipped_bits_are_marked_where_they_were_flipped() {
+    let Reports { mut timeline, names, diagram, .. } = made(3, &passed());
+    let drawn = |diagram: &Diagram| svg::render(diagram, svg::Options::default());
+    assert!(!drawn(&diagram).contains("flipped bit"));
+    let at = timeline.origin + Span::from_secs(2);
+    timeline.flipped.insert(FaultNo(3), (at, ProcessId(4), Flipped::State));
+    let diagram = Diagram::new(&timeline, &names);
+    let text = "fault 3: rennes-1 continues with a flipped bit in its state".to_owned();
+    assert_eq!(diagram.flips, [FlippedBit { lane: 4, at: 2_000_000, text: text.clone() }]);
+    let picture = drawn(&diagram);
+    assert!(picture.contains(&format!("<title>{text}</title>")) && picture.contains(">flipped bit<"));
 }
 
 #[test]

@@ -108,6 +108,7 @@ function listEvents() {
   events = [
     ...checkpoints.map(it => ({ at: it.from, lane: it.first, layer: "checkpoints", text: () => checkpointText(it, it.first === it.last && it.members[0]) })),
     ...failures.map(it => ({ at: it.from, lane: it.lane, text: () => `${it.text}\nat ${moment(it.from, 4)}` })),
+    ...data.flips.map(it => ({ at: it.at, lane: it.lane, text: () => `${it.text}\nat ${moment(it.at, 4)}` })),
     ...data.rollbacks.filter(it => it.members.length).map(it => ({ at: it.members[0][1], lane: it.members[0][0], layer: "rollbacks",
       text: () => `${it.text}\nfirst state restored at ${moment(it.members[0][1], 4)}` })),
   ].sort((a, b) => a.at - b.at || a.lane - b.lane);
@@ -129,6 +130,7 @@ function nearestEvent(px, py) {
     if (!it.members.length || isBand(it.first)) look("checkpoints", it.first, it.from, () => checkpointText(it));
     for (const member of it.members) if (!isBand(member[0])) look("checkpoints", ...member, () => checkpointText(it, member));
   }
+  for (const it of data.flips) look(null, it.lane, it.at, () => `${it.text}\nat ${moment(it.at, 4)}`);
   for (const it of data.outages) look(null, it.lane, it.from, () => `${it.text}\nat ${moment(it.from, 4)}`);
   const fault = py < TOP && data.faults.find(it => Math.abs(x(it.at) - px) < 5);
   if (fault) return `fault ${fault.no}: ${fault.text}\nat ${moment(fault.at, 4)}`;
@@ -283,7 +285,7 @@ function drawLegend() {
       past: () => { checkpointSign(s, "unforced", true, 6, 7, 4, colors.ink); checkpointSign(s, "forced", true, 18, 7, 4, colors.ink); },
       rollbacks: () => { s.strokeStyle = s.fillStyle = colors.bad; s.lineWidth = 1.4; s.beginPath(); s.moveTo(23, 12); s.bezierCurveTo(23, 1, 5, 1, 5, 8); s.stroke(); s.beginPath(); s.moveTo(5, 12); s.lineTo(2, 7); s.lineTo(8, 7); s.fill(); },
       lines: () => stroke(colors.ink, [5, 3], 1.8),
-      failure: () => cross(s, 13, 7, 4.5),
+      failure: () => cross(s, 13, 7, 4.5), flip: () => triangle(s, 13, 7, 4),
       down: () => block(colors.down), recovering: () => block(colors.recovering), lost: () => block(colors.undone),
     })[sign.dataset.sign]?.();
   }

@@ -87,6 +87,7 @@ function draw() {
   if (shown.lines) data.recovery_lines.forEach(drawRecoveryLine);
   if (shown.checkpoints) drawCheckpoints();
   drawFailures();
+  drawFlips();
   if (cursor !== null) {
     g.strokeStyle = colors.ink;
     g.lineWidth = 1.2;
@@ -370,6 +371,13 @@ function drawFailures() {
   }
 }
 
+function drawFlips() {
+  for (const it of data.flips) {
+    const row = rows[rowOf[it.lane]];
+    if (visible(it.at, it.at) && isOnScreen(row)) triangle(g, x(it.at), y(it.lane), Math.max(3, markSize(row.height)));
+  }
+}
+
 function checkpointSign(g, kind, undone, cx, cy, size, color) {
   g.beginPath();
   if (kind === "unforced") {
@@ -382,6 +390,18 @@ function checkpointSign(g, kind, undone, cx, cy, size, color) {
   }
   g.fillStyle = undone ? colors.paper : color;
   g.strokeStyle = undone ? color : colors.paper;
+  g.lineWidth = 1.2;
+  g.fill();
+  g.stroke();
+}
+
+// The symbol of a flipped bit.
+function triangle(g, cx, cy, size) {
+  const s = size * 1.2;
+  g.beginPath();
+  g.moveTo(cx, cy - s); g.lineTo(cx + s, cy + s); g.lineTo(cx - s, cy + s); g.closePath();
+  g.fillStyle = colors.bad;
+  g.strokeStyle = colors.paper;
   g.lineWidth = 1.2;
   g.fill();
   g.stroke();

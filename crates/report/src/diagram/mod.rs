@@ -8,7 +8,8 @@ pub(crate) mod thumbnail;
 
 use std::collections::BTreeMap;
 
-use faultline_core::{Fault, Position, ProcessId, StorageFate, Time};
+use faultline_core::{Fact, Fault, Position, ProcessId, StorageFate, Time};
+use faultline_trace::describe::describe;
 use faultline_trace::duration::lasted;
 use faultline_trace::fault::describe_fault;
 use serde::Serialize;
@@ -35,6 +36,8 @@ pub struct Diagram {
     pub checkpoints: Vec<CheckpointMark>,
     /// Periods in which a process had no life.
     pub outages: Vec<Outage>,
+    /// Flipped bits.
+    pub flips: Vec<FlippedBit>,
     /// Recoveries, from the restart or the start of the recovery until the process resumed.
     pub recoveries: Vec<Stretch>,
     /// Periods that a rollback undid, or whose work was lost with a process that never returned.
@@ -157,6 +160,17 @@ pub struct Outage {
     pub text: String,
 }
 
+/// A bit that a fault flipped.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FlippedBit {
+    /// The lane of the process.
+    pub lane: usize,
+    /// The time at which the message was delivered, the part was stored, or the state changed.
+    pub at: i64,
+    /// The description of what contained the bit.
+    pub text: String,
+}
+
 /// A period on a lane. Serialised as an array, to save space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "(usize, i64, i64)")]
@@ -230,6 +244,11 @@ impl Diagram {
             text: describe_fault(&it.fault, names.names()),
             no: it.no.0,
         });
+        let flips = timeline.flipped.iter().filter_map(|(no, &(at, process, flipped))| {
+            let lane = *lane_of.get(&process)?;
+            let text = describe(process, &Fact::Flipped(flipped), names.names()).to_string();
+            Some(FlippedBit { lane, at: micros(at), text: format!("{no}: {} {text}", lanes[lane]) })
+        });
         let cuts = timeline.injections.iter().flat_map(|it| {
             let Fault::Partition { from, to, both, .. } = it.fault else { return Vec::new() };
             let period = (micros(it.at), micros(it.fault.until(it.at)));
@@ -241,6 +260,7 @@ impl Diagram {
             cuts: cuts.collect(),
             end: micros(timeline.end).max(1),
             outages: outages(timeline, &lane_of, &lanes, micros),
+            flips: flips.collect(),
             recoveries: recoveries.collect(),
             undone: undone.collect(),
             rollbacks: rollbacks(timeline, names, &lane_of, micros),

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 
 use super::{
-    CheckpointMark, ClusterLanes, Diagram, Fate, Injected, MessageLine, Outage, RollbackMark, Stretch,
+    CheckpointMark, ClusterLanes, Diagram, Fate, FlippedBit, Injected, MessageLine, Outage, RollbackMark,
+    Stretch,
 };
 
 /// The maximum number of messages that are drawn as lines. Above it, shades show how many messages there are.
@@ -42,6 +43,7 @@ pub struct PackedDiagram<'a> {
     counts: Option<Counts>,
     checkpoints: Packed,
     outages: &'a [Outage],
+    flips: &'a [FlippedBit],
     recoveries: &'a [Stretch],
     undone: &'a [Stretch],
     rollbacks: &'a [RollbackMark],
@@ -110,6 +112,7 @@ impl<'a> PackedDiagram<'a> {
             counts: (kept < total).then(|| Counts::new(diagram)),
             checkpoints: pack_checkpoints(&marks, diagram.begin),
             outages: &diagram.outages,
+            flips: &diagram.flips,
             recoveries: &diagram.recoveries,
             undone: &diagram.undone,
             rollbacks: &diagram.rollbacks,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_trace::duration::{LONG, clock};
 use maud::{Markup, PreEscaped, html};
 
-use super::{CheckpointMark, Diagram, Fate, Kind, MessageLine, Stretch};
+use super::{CheckpointMark, Diagram, Fate, Injected, Kind, MessageLine, Stretch};
 use crate::names::checkpoint;
 
 /// The stylesheet of the picture, with the colours of the page.
@@ -53,6 +53,8 @@ const LEFT: f64 = 92.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 46.0;
 const GAP: f64 = 30.0;
+/// Estimated width of a character of a label.
+const CHARACTER: f64 = 5.9;
 const AXIS: f64 = 30.0;
 const LEGEND: f64 = 30.0;
 
@@ -384,6 +386,9 @@ impl<'a> SvgDrawing<'a> {
             } @else {
                 @for it in &self.diagram.outages { (cross(self.x(it.from), self.y(it.lane), size)) }
             }
+            @for it in self.diagram.flips.iter().filter(|it| self.shown(it.at, it.at)) {
+                (triangle(self.x(it.at), self.y(it.lane), size.min(self.options.lane / 2.0), Some(&it.text)))
+            }
         }
     }
 
@@ -392,17 +397,41 @@ impl<'a> SvgDrawing<'a> {
     }
 
     fn faults(&self) -> Markup {
-        let right = self.options.width - RIGHT;
+        let mut faults: Vec<_> = self.diagram.faults.iter().filter(|it| self.shown(it.at, it.at)).collect();
+        faults.sort_by_key(|it| it.at);
         html! {
-            @for it in self.diagram.faults.iter().filter(|it| self.shown(it.at, it.at)) {
-                @let x = self.x(it.at);
-                line.fault x1=(n(x)) x2=(n(x)) y1=(n(TOP - 22.0)) y2=(n(self.bottom() + 4.0)) {}
-                @let late = x > right - 260.0;
-                text class={ "fault" @if late { " late" } } x=(n(if late { x - 5.0 } else { x + 5.0 })) y=(n(TOP - 26.0)) {
-                    "fault " (it.no) ": " (it.text)
+            @for it in &faults {
+                @let x = n(self.x(it.at));
+                line.fault x1=(x) x2=(x) y1=(n(TOP - 22.0)) y2=(n(self.bottom() + 4.0)) {
+                    title { "fault " (it.no) ": " (it.text) }
                 }
             }
+            @for (x, row, text) in self.fault_labels(&faults) {
+                text.fault x=(n(x)) y=(n(TOP - 26.0 - 14.0 * row as f64)) { (text) }
+            }
         }
+    }
+
+    /// Returns the labels of faults in chronological order, each with its place and its row, from the lowest. A label is
+    /// shortened or omitted if it would reach into that of another fault.
+    fn fault_labels(&self, faults: &[&Injected]) -> Vec<(f64, usize, String)> {
+        let right = self.options.width - 4.0;
+        let mut ends = [f64::NEG_INFINITY; 2];
+        let labels = faults.iter().enumerate().filter_map(|(index, it)| {
+            let limit = faults.get(index + ends.len()).map_or(right, |next| self.x(next.at));
+            let texts =
+                [format!("fault {}: {}", it.no, it.text), format!("fault {}", it.no), it.no.to_string()];
+            texts.into_iter().find_map(|text| {
+                let wide = text.chars().count() as f64 * CHARACTER;
+                let start = (self.x(it.at) + 5.0).min(right - wide).max(4.0);
+                let row = ends.iter().position(|end| start > end + 8.0)?;
+                (start + wide <= limit).then(|| {
+                    ends[row] = start + wide;
+                    (start, row, text)
+                })
+            })
+        });
+        labels.collect()
     }
 
     fn legend(&self) -> Markup {
@@ -430,6 +459,9 @@ impl<'a> SvgDrawing<'a> {
             @let x = place(124.0); (entry(x, dash("message gone", x), "message undone"))
             @let x = place(118.0); (entry(x, dash("message resent", x), "message re-sent"))
             @let x = place(100.0); (entry(x, dash("line", x), "recovery line"))
+            @if !self.diagram.flips.is_empty() {
+                @let x = place(80.0); (entry(x, triangle(x, y, 4.4, None), "flipped bit"))
+            }
         }
     }
 }
@@ -462,6 +494,13 @@ fn cross(x: f64, y: f64, size: f64) -> Markup {
     let (a, b, c, d) = (n(x - s), n(x + s), n(y - s), n(y + s));
     let d = format!("M{a} {c}L{b} {d}M{a} {d}L{b} {c}");
     html! { path.failure.edge d=(d) {} path.failure d=(d) {} }
+}
+
+/// Draws the symbol of a flipped bit.
+fn triangle(x: f64, y: f64, size: f64, title: Option<&str>) -> Markup {
+    let s = size * 1.2;
+    let d = format!("M{} {}l{s:.1} {:.1}h-{:.1}z", n(x), n(y - s), 2.0 * s, 2.0 * s);
+    html! { path.flip d=(d) { @if let Some(title) = title { title { (title) } } } }
 }
 
 /// Distances between ticks, in seconds, that yield round times in h:mm:ss. The page's script uses the same distances.
@@ -576,6 +615,32 @@ mod tests {
         let text = render(&diagram(100, 10), Options::default());
         assert!(text.contains(">paris<") && text.contains(">rennes<") && !text.contains(">process-0<"));
         assert!(render(&diagram(12, 10), Options::default()).contains(">process-0<"));
+    }
+
+    #[test]
+    fn labels_of_faults_do_not_overlap() {
+        let mut diagram = diagram(3, 100);
+        let fault = |(no, at)| Injected { at, no, text: "rennes-1 is killed".to_owned() };
+        diagram.faults = (0..).zip([2000, 2100, 2200, 2300, 5000, 9990]).map(fault).collect();
+        let scene = SvgDrawing::new(&diagram, Options::default());
+        let mut labels = scene.fault_labels(&diagram.faults.iter().collect::<Vec<_>>());
+        let texts: Vec<&str> = labels.iter().map(|it| it.2.as_str()).collect();
+        assert_eq!(
+            texts,
+            [
+                "0",
+                "1",
+                "fault 2: rennes-1 is killed",
+                "fault 3: rennes-1 is killed",
+                "fault 4: rennes-1 is killed",
+                "fault 5: rennes-1 is killed"
+            ]
+        );
+        labels.sort_by(|a, b| (a.1, a.0).partial_cmp(&(b.1, b.0)).unwrap());
+        for pair in labels.windows(2).filter(|it| it[0].1 == it[1].1) {
+            assert!(pair[0].0 + pair[0].2.len() as f64 * CHARACTER < pair[1].0, "{pair:?}");
+        }
+        assert!(labels.iter().all(|it| it.0 + it.2.len() as f64 * CHARACTER <= Options::default().width));
     }
 
     #[test]

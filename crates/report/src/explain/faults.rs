@@ -23,7 +23,8 @@ pub(crate) fn unplanned(timeline: &Timeline) -> Vec<Vec<&Failure>> {
 /// Returns why a fault that was to flip a bit had no effect; `None` if it is another fault, had an effect, or may have had
 /// one.
 pub(crate) fn flips_nothing(timeline: &Timeline, no: FaultNo, fault: &Fault) -> Option<&'static str> {
-    let (_, target) = fault.flips().filter(|_| !timeline.is_cut_short && !timeline.flipped.contains(&no))?;
+    let (_, target) =
+        fault.flips().filter(|_| !timeline.is_cut_short && !timeline.flipped.contains_key(&no))?;
     Some(match target {
         FlipTarget::Message => "the application received no message with content after it",
         FlipTarget::Copy => "the node stored no state with content after it",

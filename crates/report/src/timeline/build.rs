@@ -58,9 +58,12 @@ fn supervised(history: &History<'_>) -> Timeline {
     let injected = supervision.injected.iter();
     let damaged = history.damaged.iter();
     let damaged = damaged.map(|&(at, name)| (history.time(at), history.segment(at.segment).host, name));
+    let flipped = history.flipped_by().into_iter();
     Timeline {
         damaged: damaged.collect(),
-        flipped: history.flipped_by().into_keys().collect(),
+        flipped: flipped
+            .map(|(no, (at, it))| (no, (history.time(at), history.segment(at.segment).host, it)))
+            .collect(),
         origin: supervision.begun.unwrap_or_default(),
         failures: failures.collect(),
         injections: injected.map(|&(no, fault, at, _)| Injection { no, at, fault: fault.clone() }).collect(),

@@ -10,6 +10,7 @@ mod build;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use faultline_core::fact::Flipped;
 use faultline_core::fault::Change;
 use faultline_core::{
     Cause, ClusterId, EndedBy, Fault, FaultNo, ImageName, Incarnation, Life, MessageId, PlannedFault,
@@ -64,8 +65,8 @@ pub struct Timeline {
     pub pauses: lost::Pauses,
     /// The parts of which a read found no intact copy: the time, the process with the storage, and the part.
     pub damaged: Vec<(Time, ProcessId, ImageName)>,
-    /// The faults that flipped a bit.
-    pub flipped: BTreeSet<FaultNo>,
+    /// The faults that flipped a bit: the time, the process and what contained the bit.
+    pub flipped: BTreeMap<FaultNo, (Time, ProcessId, Flipped)>,
     /// Work that other processes took over, in chronological order.
     pub taken_over: Vec<Takeover>,
     /// Task counts; `None` if processes exchange messages.
