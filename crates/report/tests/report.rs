@@ -4,8 +4,9 @@ mod common;
 
 use faultline_checker::{Finding, Judgement, Property, Verdict, Violation};
 use faultline_core::fact::Flipped;
-use faultline_core::{Cause, ClusterId, FaultNo, ProcessId, Span};
+use faultline_core::{Attempt, Cause, ClusterId, FaultNo, ImageName, Incarnation, ProcessId, Sn, Span};
 use faultline_report::diagram::{Fate, FlippedBit, svg};
+use faultline_report::explain::explain;
 use faultline_report::names::RollbackUnit;
 use faultline_report::text::{self, Layout};
 use faultline_report::{Diagram, DisplayNames, RecordedRun, Summary, Timeline, page};
@@ -136,6 +137,33 @@ fn flipped_bits_are_marked_where_they_were_flipped() {
     assert_eq!(diagram.flips, [FlippedBit { lane: 4, at: 2_000_000, text: text.clone() }]);
     let picture = drawn(&diagram);
     assert!(picture.contains(&format!("<title>{text}</title>")) && picture.contains(">flipped bit<"));
+}
+
+#[test]
+fn the_explanation_says_what_became_of_flipped_bits() {
+    let (manifest, trace) = common::run(3);
+    let mut timeline = Timeline::new(&trace, &manifest);
+    let names = DisplayNames::new(&manifest);
+    let undone = &timeline.undone[0];
+    let (process, during) = (undone.process, undone.stretch.began);
+    let kept = ImageName { owner: ProcessId(4), incarnation: Incarnation(1), sn: Sn(3), attempt: Attempt(2) };
+    let copy = |is_checked| Flipped::Copy { name: kept, is_checked };
+    let end = timeline.end;
+    timeline.damaged.push((end, ProcessId(1), kept));
+    timeline.flipped = [
+        (during, process, Flipped::State),
+        (end, ProcessId(1), copy(true)),
+        (end, ProcessId(2), copy(true)),
+        (end, ProcessId(4), copy(false)),
+        (end, ProcessId(5), Flipped::State),
+    ]
+    .into_iter()
+    .zip(10..)
+    .map(|(flip, no)| (FaultNo(no), flip))
+    .collect();
+    let told = explain(&timeline, &manifest, &names);
+    let told = told.iter().map(|it| it.text.as_str()).filter(|it| it.contains("flipped bit"));
+    insta::assert_snapshot!(told.collect::<Vec<_>>().join("\n"));
 }
 
 #[test]

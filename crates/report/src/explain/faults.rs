@@ -1,14 +1,17 @@
 //! Sentences about faults, and about failures that no planned fault caused.
 
+use faultline_core::fact::Flipped;
 use faultline_core::fault::{FaultState, FlipTarget, Impairment};
-use faultline_core::{ClusterId, EndedBy, Fault, FaultNo, ProcessId, Span, StorageFate, Target, Time};
+use faultline_core::{
+    ClusterId, EndedBy, Fault, FaultNo, ImageName, ProcessId, Span, StorageFate, Target, Time,
+};
 use faultline_trace::duration::lasted;
 use faultline_trace::fault::{describe_injected_fault, describe_planned, not_restarted, place, repaired};
 use faultline_trace::manifest::{BackendKind, EffectEntry};
 
 use super::{Explainer, MOST_NAMED, count, enumerate};
 use crate::summary::measured;
-use crate::timeline::{Failure, Timeline};
+use crate::timeline::{Failure, Timeline, UndonePeriod};
 
 /// Returns the ends of lives that no planned fault caused, grouped if they happened at nearly the same time
 /// and for the same reason.
@@ -90,6 +93,42 @@ impl Explainer<'_> {
                 format!("At {at}, {} ({name}{measured}).", describe_injected_fault(fault, self.names.names()))
             }
         }
+    }
+
+    /// Says what contained the bit that a fault flipped, and what became of it.
+    pub(super) fn flipped(&self, no: FaultNo, at: Time, process: ProcessId, flipped: Flipped) -> String {
+        let timeline = self.timeline;
+        let is_undone =
+            |it: &&UndonePeriod| it.process == process && it.stretch.began <= at && at <= it.stretch.ended;
+        let undone = || match timeline.undone.iter().find(is_undone) {
+            Some(it) => format!("the rollback at {} undid this", self.time(timeline.rollbacks[it.by].began)),
+            None => "no rollback undid this".to_owned(),
+        };
+        let (what, fate) = match flipped {
+            Flipped::Message(id) => {
+                (format!("received {}", self.names.names().message_in_sentence(id)), undone())
+            }
+            Flipped::State => ("continued".to_owned(), undone()),
+            Flipped::Copy { name, is_checked } => {
+                let is_found =
+                    |it: &&(Time, ProcessId, ImageName)| it.0 >= at && (it.1, it.2) == (process, name);
+                let found = timeline.damaged.iter().find(is_found);
+                let fate = match (found, is_checked) {
+                    (Some((read, ..)), _) => format!("a read at {} revealed it", self.time(*read)),
+                    (None, true) => {
+                        "its digest would reveal it, but no read of this copy is recorded".to_owned()
+                    }
+                    (None, false) => "no digest reveals it".to_owned(),
+                };
+                (format!("stored {}", self.part_of(process, name)), fate)
+            }
+        };
+        format!(
+            "At {}, {} {what} with the flipped bit of fault {}; {fate}.",
+            self.time(at),
+            self.names.process(process),
+            no.0
+        )
     }
 
     /// Says which processes of a cluster or a rack were killed, and how close together. Returns also a remark.

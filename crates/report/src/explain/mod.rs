@@ -186,6 +186,9 @@ impl Explainer<'_> {
             let upto = self.killed_by(injection.no).map(|it| it.at).max().unwrap_or(injection.at);
             events.push((injection.at, 0, upto, text));
         }
+        for (&no, &(at, process, flipped)) in &timeline.flipped {
+            events.push((at, 0, at, self.flipped(no, at, process, flipped)));
+        }
         for (at, change) in &timeline.changes {
             let text = format!("At {}, {}.", self.time(*at), describe_applied_change(change, names.names()));
             events.push((*at, 0, *at, text));

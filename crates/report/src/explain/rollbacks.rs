@@ -197,15 +197,20 @@ impl Explainer<'_> {
 
     /// Describes a stored copy that could not be restored.
     pub(super) fn damaged(&self, at: Time, holder: ProcessId, part: ImageName) -> String {
-        let whose = match holder == part.owner {
+        format!(
+            "At {}, {} found the stored copy of {} damaged or missing, so this copy was not restored.",
+            self.time(at),
+            self.names.process(holder),
+            self.part_of(holder, part)
+        )
+    }
+
+    /// Names a part that `holder` stores.
+    pub(super) fn part_of(&self, holder: ProcessId, part: ImageName) -> String {
+        match holder == part.owner {
             true => format!("its own part of {}", checkpoint(part.position())),
             false => self.names.names().part_in_sentence(part),
-        };
-        format!(
-            "At {}, {} found the stored copy of {whose} damaged or missing, so this copy was not restored.",
-            self.time(at),
-            self.names.process(holder)
-        )
+        }
     }
 
     /// Returns whether, at this time, the cluster of a unit had joined and not left, and at least one member of the
