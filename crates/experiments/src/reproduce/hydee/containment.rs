@@ -233,19 +233,22 @@ fn phases(kernel: &Kernel, cluster: usize, failure: Span) -> f64 {
     f64::from(phases.depth(ClusterId(cluster as u16)))
 }
 
-/// Measures how the duration of a recovery grows with the number of phases.
-fn depth(runner: &mut ExperimentRunner<'_, '_>) -> Result<Section, Interrupted> {
-    const PROCESSES: usize = 64;
-    /// The largest ratio of the additional time to that under global checkpoints that still counts as no slower.
-    const NO_SLOWER: f64 = 1.05;
+/// Additional times of runs with a failure, by the depth of the recovery.
+struct Depths {
+    rows: Vec<Vec<Cell>>,
+    series: Vec<Series>,
+    /// Ratios of the additional time to that under global checkpoints, for HydEE and SPBC.
+    times: [Vec<f64>; 2],
+}
+
+fn depths(runner: &mut ExperimentRunner<'_, '_>, processes: usize) -> Result<Depths, Interrupted> {
     let (_, at) = POSITIONS[2];
     let iterations = iterations(runner.is_quick());
     let mut rows = Vec::new();
     let mut series = Vec::new();
-    // Ratios of the additional time to that under global checkpoints, for HydEE and SPBC.
     let mut times: [Vec<f64>; 2] = Default::default();
     for pattern in DEEP {
-        let mut kernel = Kernel::new(pattern, PROCESSES, runner.is_quick());
+        let mut kernel = Kernel::new(pattern, processes, runner.is_quick());
         let cluster = kernel.clusters().len() - 1;
         let fault = crash(cluster, at);
         let mut lines: [Vec<(f64, Spread)>; PROTOCOLS.len()] = Default::default();
@@ -271,6 +274,15 @@ fn depth(runner: &mut ExperimentRunner<'_, '_>) -> Result<Section, Interrupted> 
             named.map(|((name, _), points)| Series { name: format!("{}, {name}", pattern.name()), points }),
         );
     }
+    Ok(Depths { rows, series, times })
+}
+
+/// Measures how the duration of a recovery grows with the number of phases.
+fn depth(runner: &mut ExperimentRunner<'_, '_>) -> Result<Section, Interrupted> {
+    const PROCESSES: usize = 64;
+    /// The largest ratio of the additional time to that under global checkpoints that still counts as no slower.
+    const NO_SLOWER: f64 = 1.05;
+    let Depths { rows, series, times } = depths(runner, PROCESSES)?;
     let [hydee, spbc] = times.map(Spread::of);
     let range = |it: &Spread| format!("{} to {} times", short(it.least), short(it.most));
     Ok(Section::new("depth", "Depth of a recovery", "III-D")
