@@ -1,6 +1,8 @@
 //! `kubectl faultline doctor`: checks whether a cluster can run federations in a namespace, and which features of link
 //! emulation the kernels of its Kubernetes nodes support.
 
+mod quota;
+
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -13,7 +15,7 @@ use faultline_console::interrupt;
 use faultline_tc::probe::{Ability, Probe};
 use futures::{StreamExt, stream};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, LogParams, PostParams};
 use kube::{Api, Client, ResourceExt};
@@ -71,8 +73,10 @@ fn examine(arguments: &DoctorArguments) -> Result<Examination, CommandError> {
         findings.push(examiner.operator().await);
         findings.push(examiner.rights().await?);
         findings.push(examiner.campaign_rights().await?);
-        let (hosts, found) = examiner.hosts(PlannedRun::of(arguments.nodes)).await;
+        let planned = PlannedRun::of(arguments.nodes);
+        let (hosts, found) = examiner.hosts(planned).await;
         findings.push(found);
+        findings.push(examiner.quotas(planned).await);
         let mut traffic_control = None;
         if arguments.tc {
             let interrupted = interrupt::flag();
@@ -253,17 +257,25 @@ impl Examiner {
         let hosts: Vec<Node> = nodes.into_iter().filter(is_schedulable).collect();
         let room: u64 = hosts.iter().map(pods_at_most).sum();
         let detail = format!("{} of {all} accept pods, at most {room} in total", hosts.len());
-        // The supervisor also has a pod.
-        let finding = if room > planned.nodes() {
+        let finding = if room >= pods(planned) {
             ok(NAME, detail)
         } else {
-            fail(
-                NAME,
-                format!("{detail}; to run {planned} requires {} pods", planned.nodes() + 1),
-                "use fewer nodes, or add Kubernetes nodes",
-            )
+            let detail = format!("{detail}; to run {planned} requires {} pods", pods(planned));
+            fail(NAME, detail, "use fewer nodes, or add Kubernetes nodes")
         };
         (hosts, finding)
+    }
+
+    /// Checks whether the ResourceQuotas of the namespace permit the pods of the planned run.
+    async fn quotas(&self, planned: PlannedRun) -> Finding {
+        let quotas: Api<ResourceQuota> = Api::namespaced(self.client.clone(), &self.namespace);
+        match quotas.list(&ListParams::default()).await {
+            Ok(quotas) => quota::finding(&quotas.items, planned),
+            Err(error) => {
+                let remedy = "run this command with permission to list resourcequotas";
+                missing(quota::NAME, format!("not checked: {error}"), remedy)
+            }
+        }
     }
 
     /// Checks whether all kernels can limit rates, and reports which of them support each feature of link emulation.
@@ -432,6 +444,11 @@ fn is_schedulable(node: &Node) -> bool {
         .any(|it| it.type_ == "Ready" && it.status == "True");
     let repels = spec.taints.unwrap_or_default().iter().any(|it| it.effect != "PreferNoSchedule");
     is_ready && !repels && spec.unschedulable != Some(true)
+}
+
+/// Returns the number of pods of a run, including the supervisor's.
+fn pods(planned: PlannedRun) -> u64 {
+    planned.nodes() + 1
 }
 
 fn pods_at_most(node: &Node) -> u64 {
