@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
+use faultline_client::api_error::described;
 use faultline_client::naming::{INVOCATION, NODE_IMAGE};
 use faultline_client::probe;
 use faultline_console::command_error::{CommandError, Exit};
@@ -66,7 +67,7 @@ fn examine(arguments: &DoctorArguments) -> Result<Examination, CommandError> {
         let examiner = Examiner { client: cluster.client(), namespace: namespace.clone(), invocation };
         let version = examiner.client.apiserver_version().await;
         let version = version.map_err(|error| {
-            CommandError::machine(format!("cannot read the version of the API server: {error}"))
+            CommandError::machine(format!("cannot read the version of the API server: {}", described(&error)))
         })?;
         let mut findings = vec![version_finding(&version.major, &version.minor)];
         findings.push(examiner.definition().await);
@@ -131,13 +132,13 @@ impl Examiner {
                     Ok(_) => ok(NAME, "exists, but you have no permission to read it".to_owned()),
                     Err(error) => missing(
                         NAME,
-                        format!("not checked: {error}"),
+                        format!("not checked: {}", described(&error)),
                         "ask your administrator whether it exists",
                     ),
                 }
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => no_definition(),
-            Err(error) => fail(NAME, format!("cannot check the definition: {error}"), INSTALL),
+            Err(error) => fail(NAME, format!("cannot check the definition: {}", described(&error)), INSTALL),
         }
     }
 
@@ -158,7 +159,7 @@ impl Examiner {
         };
         let operators = match operators {
             Ok(operators) => operators.items,
-            Err(error) => return unchecked(error.to_string()),
+            Err(error) => return unchecked(described(&error)),
         };
         let concerned: Vec<&Deployment> = operators.iter().filter(|it| self.is_managed(it)).collect();
         match concerned.as_slice() {
@@ -232,8 +233,9 @@ impl Examiner {
         for &(group, resource, part, verbs) in rights {
             for verb in verbs {
                 let is_permitted = may(&self.client, &self.namespace, (group, resource, part), verb).await;
-                let is_permitted = is_permitted
-                    .map_err(|error| CommandError::machine(format!("cannot check permissions: {error}")))?;
+                let is_permitted = is_permitted.map_err(|error| {
+                    CommandError::machine(format!("cannot check permissions: {}", described(&error)))
+                })?;
                 if !is_permitted {
                     let part = if part.is_empty() { String::new() } else { format!("/{part}") };
                     denied.push(format!("`{verb}` {resource}{part}"));
@@ -250,7 +252,7 @@ impl Examiner {
             Ok(nodes) => nodes.items,
             Err(error) => {
                 let remedy = "run this command with permission to list nodes";
-                return (Vec::new(), missing(NAME, format!("not checked: {error}"), remedy));
+                return (Vec::new(), missing(NAME, format!("not checked: {}", described(&error)), remedy));
             }
         };
         let all = nodes.len();
@@ -273,7 +275,7 @@ impl Examiner {
             Ok(quotas) => quota::finding(&quotas.items, planned),
             Err(error) => {
                 let remedy = "run this command with permission to list resourcequotas";
-                missing(quota::NAME, format!("not checked: {error}"), remedy)
+                missing(quota::NAME, format!("not checked: {}", described(&error)), remedy)
             }
         }
     }
@@ -339,9 +341,9 @@ impl Examiner {
             ),
             error if is_forbidden(error) => {
                 let remedy = "run this command with permission to create, get, list and delete pods and to get pods/log";
-                (error.to_string(), remedy.to_owned())
+                (described(error), remedy.to_owned())
             }
-            error => (error.to_string(), "make sure that pods can be created".to_owned()),
+            error => (described(error), "make sure that pods can be created".to_owned()),
         }
     }
 }
@@ -349,22 +351,21 @@ impl Examiner {
 /// Waits for a probe to end and returns its result; if there is none, returns the reason and the remedy.
 async fn said(pods: &Api<Pod>, name: &str) -> Result<Probe, (String, String)> {
     let begun = Instant::now();
-    let command_error = |error: &dyn std::fmt::Display| {
+    let command_error = |error: String| {
         let remedy =
             "make sure that pods with the node image can run on this node; `--image` selects the image";
-        (error.to_string(), remedy.to_owned())
+        (error, remedy.to_owned())
     };
     loop {
-        let pod = pods.get(name).await.map_err(|it| command_error(&it))?;
+        let pod = pods.get(name).await.map_err(|it| command_error(described(&it)))?;
         let status = pod.status.unwrap_or_default();
         match status.phase.as_deref() {
             Some("Succeeded") => break,
             Some("Failed") => {
                 let why = status.message.or(status.reason);
                 let log = pods.logs(name, &LogParams::default()).await.ok().filter(|it| !it.is_empty());
-                return Err(command_error(
-                    &why.or(log).unwrap_or_else(|| "the probe failed".to_owned()).trim_end(),
-                ));
+                let why = why.or(log).unwrap_or_else(|| "the probe failed".to_owned());
+                return Err(command_error(why.trim_end().to_owned()));
             }
             _ => {}
         }
@@ -373,11 +374,11 @@ async fn said(pods: &Api<Pod>, name: &str) -> Result<Probe, (String, String)> {
             let waiting = container.and_then(|it| it.state?.waiting);
             let why = waiting.and_then(|it| it.message.or(it.reason)).map(|it| format!(": {it}"));
             let why = why.unwrap_or_default();
-            return Err(command_error(&format!("the probe did not finish within {PROBED_WITHIN:?}{why}")));
+            return Err(command_error(format!("the probe did not finish within {PROBED_WITHIN:?}{why}")));
         }
         sleep(CHECK_EVERY).await;
     }
-    let log = pods.logs(name, &LogParams::default()).await.map_err(|it| command_error(&it))?;
+    let log = pods.logs(name, &LogParams::default()).await.map_err(|it| command_error(described(&it)))?;
     let line = log.lines().last().unwrap_or_default();
     serde_json::from_str(line).map_err(|_| {
         let remedy = "use `--image` with a node image of this program's version".to_owned();
