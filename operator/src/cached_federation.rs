@@ -84,7 +84,12 @@ impl CachedFederation {
     ///
     /// Returns the reason why it cannot be read.
     pub fn spec(&self) -> Result<FederationSpec, String> {
-        parse(self.spec.as_ref()?.get()).map_err(|error| format!("spec: {error}"))
+        let deserializer = &mut serde_json::Deserializer::from_str(self.spec.as_ref()?.get());
+        serde_path_to_error::deserialize(deserializer).map_err(|error| {
+            let field = error.path().to_string();
+            let field = if field == "." { "spec".to_owned() } else { format!("spec.{field}") };
+            format!("{field}: {}", described(error.inner()))
+        })
     }
 
     /// Returns the last status that was written, if there is one.
@@ -135,12 +140,14 @@ pub fn read_spec(federation: &str) -> Result<FederationSpec, String> {
 }
 
 fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, String> {
-    serde_json::from_str(text).map_err(|error| {
-        let message = error.to_string();
-        // Users do not see this text, so a position in it would not help them.
-        let position = format!(" at line {} column {}", error.line(), error.column());
-        message.strip_suffix(&position).unwrap_or(&message).to_owned()
-    })
+    serde_json::from_str(text).map_err(|it| described(&it))
+}
+
+/// Describes an error without its position. Users do not see the text, so a position in it would not help them.
+fn described(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    let position = format!(" at line {} column {}", error.line(), error.column());
+    message.strip_suffix(&position).unwrap_or(&message).to_owned()
 }
 
 fn check_length(spec: &str) -> Result<(), String> {
@@ -263,12 +270,31 @@ mod tests {
         assert!(error("long").contains("bytes"), "{}", error("long"));
         assert!(error("many").contains("lists and objects, which is more than 10000"), "{}", error("many"));
         assert_eq!(error("none"), "there is no `spec`");
-        assert_eq!(error("wrong"), "spec: invalid type: string \"none\", expected a sequence");
+        assert_eq!(error("wrong"), "spec.clusters: invalid type: string \"none\", expected a sequence");
         for name in ["usual", "numbers"] {
             assert_eq!(read[name].as_ref().unwrap().clusters, quickstart().spec.clusters);
         }
         let is_cached: Vec<bool> = list.items.iter().map(|it| it.spec.is_ok()).collect();
         assert_eq!(is_cached, [false, false, false, true, true, false, true], "large texts are not cached");
+    }
+
+    #[test]
+    fn an_unreadable_value_is_reported_with_its_field() {
+        let error = |path: &str, value: Value| {
+            let mut federation = serde_json::to_value(quickstart()).unwrap();
+            *federation.pointer_mut(path).expect("the field exists") = value;
+            serde_json::from_value::<CachedFederation>(federation).unwrap().spec().unwrap_err()
+        };
+        assert_eq!(
+            error("/spec/links/between", json!({ "loss": "60%" })),
+            "spec.links.between.loss: `60%` is too large for a loss: write at most 50%"
+        );
+        let of_fault = error("/spec/faults/1", json!({ "at": "6.5", "crash": { "cluster": "paris" } }));
+        assert_eq!(
+            of_fault,
+            "spec.faults[1].at: `6.5` has no unit: write a value such as `5ms`, `1.5s` or `2m`"
+        );
+        assert!(error("/spec/clusters/0/nodes", json!(-1)).starts_with("spec.clusters[0].nodes: "));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use faultline_client::api_error::described;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
@@ -57,7 +58,7 @@ pub struct Election {
 /// The reason why an attempt to take or renew the lease failed. The holder of the lease is then unknown.
 #[derive(Debug, Error)]
 enum AttemptError {
-    #[error(transparent)]
+    #[error("{}", described(.0))]
     Api(#[from] kube::Error),
     #[error("the API server does not respond")]
     Silent,

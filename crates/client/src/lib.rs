@@ -3,6 +3,7 @@
 //!
 //! | module | content |
 //! | --- | --- |
+//! | [`api_error`] | errors of requests to the API server, as a user reads them |
 //! | [`naming`] | names and labels of a federation's objects, and the image of its processes |
 //! | [`outline`] | federations whose specs may be unreadable |
 //! | [`ports`] | ports of the programs in the pods |
@@ -10,6 +11,7 @@
 //! | [`confined`] | privileges of pods and containers |
 //! | [`probe`] | the pod that tests the kernel of a Kubernetes node |
 
+pub mod api_error;
 pub mod confined;
 pub mod naming;
 pub mod outline;

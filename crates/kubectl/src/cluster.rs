@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use faultline_api::{Federation, FederationSpec};
+use faultline_client::api_error::described;
 use faultline_client::naming;
 use faultline_client::outline::{self, Outline};
 use faultline_console::command_error::CommandError;
@@ -440,7 +441,9 @@ impl KubernetesCluster {
                     status.message.trim_end()
                 ))
             }
-            error => CommandError::machine(format!("the API server failed to {verb} {what}: {error}")),
+            error => {
+                CommandError::machine(format!("the API server failed to {verb} {what}: {}", described(error)))
+            }
         };
         ClusterError { command_error, is_temporary: is_temporary(error) }
     }

@@ -1,10 +1,13 @@
 //! `kubectl faultline doctor`: checks whether a cluster can run federations in a namespace, and which features of link
 //! emulation the kernels of its Kubernetes nodes support.
 
+mod quota;
+
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
+use faultline_client::api_error::described;
 use faultline_client::naming::{INVOCATION, NODE_IMAGE};
 use faultline_client::probe;
 use faultline_console::command_error::{CommandError, Exit};
@@ -13,7 +16,7 @@ use faultline_console::interrupt;
 use faultline_tc::probe::{Ability, Probe};
 use futures::{StreamExt, stream};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, LogParams, PostParams};
 use kube::{Api, Client, ResourceExt};
@@ -64,15 +67,17 @@ fn examine(arguments: &DoctorArguments) -> Result<Examination, CommandError> {
         let examiner = Examiner { client: cluster.client(), namespace: namespace.clone(), invocation };
         let version = examiner.client.apiserver_version().await;
         let version = version.map_err(|error| {
-            CommandError::machine(format!("cannot read the version of the API server: {error}"))
+            CommandError::machine(format!("cannot read the version of the API server: {}", described(&error)))
         })?;
         let mut findings = vec![version_finding(&version.major, &version.minor)];
         findings.push(examiner.definition().await);
         findings.push(examiner.operator().await);
         findings.push(examiner.rights().await?);
         findings.push(examiner.campaign_rights().await?);
-        let (hosts, found) = examiner.hosts(PlannedRun::of(arguments.nodes)).await;
+        let planned = PlannedRun::of(arguments.nodes);
+        let (hosts, found) = examiner.hosts(planned).await;
         findings.push(found);
+        findings.push(examiner.quotas(planned).await);
         let mut traffic_control = None;
         if arguments.tc {
             let interrupted = interrupt::flag();
@@ -127,13 +132,13 @@ impl Examiner {
                     Ok(_) => ok(NAME, "exists, but you have no permission to read it".to_owned()),
                     Err(error) => missing(
                         NAME,
-                        format!("not checked: {error}"),
+                        format!("not checked: {}", described(&error)),
                         "ask your administrator whether it exists",
                     ),
                 }
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => no_definition(),
-            Err(error) => fail(NAME, format!("cannot check the definition: {error}"), INSTALL),
+            Err(error) => fail(NAME, format!("cannot check the definition: {}", described(&error)), INSTALL),
         }
     }
 
@@ -154,7 +159,7 @@ impl Examiner {
         };
         let operators = match operators {
             Ok(operators) => operators.items,
-            Err(error) => return unchecked(error.to_string()),
+            Err(error) => return unchecked(described(&error)),
         };
         let concerned: Vec<&Deployment> = operators.iter().filter(|it| self.is_managed(it)).collect();
         match concerned.as_slice() {
@@ -228,8 +233,9 @@ impl Examiner {
         for &(group, resource, part, verbs) in rights {
             for verb in verbs {
                 let is_permitted = may(&self.client, &self.namespace, (group, resource, part), verb).await;
-                let is_permitted = is_permitted
-                    .map_err(|error| CommandError::machine(format!("cannot check permissions: {error}")))?;
+                let is_permitted = is_permitted.map_err(|error| {
+                    CommandError::machine(format!("cannot check permissions: {}", described(&error)))
+                })?;
                 if !is_permitted {
                     let part = if part.is_empty() { String::new() } else { format!("/{part}") };
                     denied.push(format!("`{verb}` {resource}{part}"));
@@ -246,24 +252,32 @@ impl Examiner {
             Ok(nodes) => nodes.items,
             Err(error) => {
                 let remedy = "run this command with permission to list nodes";
-                return (Vec::new(), missing(NAME, format!("not checked: {error}"), remedy));
+                return (Vec::new(), missing(NAME, format!("not checked: {}", described(&error)), remedy));
             }
         };
         let all = nodes.len();
         let hosts: Vec<Node> = nodes.into_iter().filter(is_schedulable).collect();
         let room: u64 = hosts.iter().map(pods_at_most).sum();
         let detail = format!("{} of {all} accept pods, at most {room} in total", hosts.len());
-        // The supervisor also has a pod.
-        let finding = if room > planned.nodes() {
+        let finding = if room >= pods(planned) {
             ok(NAME, detail)
         } else {
-            fail(
-                NAME,
-                format!("{detail}; to run {planned} requires {} pods", planned.nodes() + 1),
-                "use fewer nodes, or add Kubernetes nodes",
-            )
+            let detail = format!("{detail}; to run {planned} requires {} pods", pods(planned));
+            fail(NAME, detail, "use fewer nodes, or add Kubernetes nodes")
         };
         (hosts, finding)
+    }
+
+    /// Checks whether the ResourceQuotas of the namespace permit the pods of the planned run.
+    async fn quotas(&self, planned: PlannedRun) -> Finding {
+        let quotas: Api<ResourceQuota> = Api::namespaced(self.client.clone(), &self.namespace);
+        match quotas.list(&ListParams::default()).await {
+            Ok(quotas) => quota::finding(&quotas.items, planned),
+            Err(error) => {
+                let remedy = "run this command with permission to list resourcequotas";
+                missing(quota::NAME, format!("not checked: {}", described(&error)), remedy)
+            }
+        }
     }
 
     /// Checks whether all kernels can limit rates, and reports which of them support each feature of link emulation.
@@ -327,9 +341,9 @@ impl Examiner {
             ),
             error if is_forbidden(error) => {
                 let remedy = "run this command with permission to create, get, list and delete pods and to get pods/log";
-                (error.to_string(), remedy.to_owned())
+                (described(error), remedy.to_owned())
             }
-            error => (error.to_string(), "make sure that pods can be created".to_owned()),
+            error => (described(error), "make sure that pods can be created".to_owned()),
         }
     }
 }
@@ -337,22 +351,21 @@ impl Examiner {
 /// Waits for a probe to end and returns its result; if there is none, returns the reason and the remedy.
 async fn said(pods: &Api<Pod>, name: &str) -> Result<Probe, (String, String)> {
     let begun = Instant::now();
-    let command_error = |error: &dyn std::fmt::Display| {
+    let command_error = |error: String| {
         let remedy =
             "make sure that pods with the node image can run on this node; `--image` selects the image";
-        (error.to_string(), remedy.to_owned())
+        (error, remedy.to_owned())
     };
     loop {
-        let pod = pods.get(name).await.map_err(|it| command_error(&it))?;
+        let pod = pods.get(name).await.map_err(|it| command_error(described(&it)))?;
         let status = pod.status.unwrap_or_default();
         match status.phase.as_deref() {
             Some("Succeeded") => break,
             Some("Failed") => {
                 let why = status.message.or(status.reason);
                 let log = pods.logs(name, &LogParams::default()).await.ok().filter(|it| !it.is_empty());
-                return Err(command_error(
-                    &why.or(log).unwrap_or_else(|| "the probe failed".to_owned()).trim_end(),
-                ));
+                let why = why.or(log).unwrap_or_else(|| "the probe failed".to_owned());
+                return Err(command_error(why.trim_end().to_owned()));
             }
             _ => {}
         }
@@ -361,11 +374,11 @@ async fn said(pods: &Api<Pod>, name: &str) -> Result<Probe, (String, String)> {
             let waiting = container.and_then(|it| it.state?.waiting);
             let why = waiting.and_then(|it| it.message.or(it.reason)).map(|it| format!(": {it}"));
             let why = why.unwrap_or_default();
-            return Err(command_error(&format!("the probe did not finish within {PROBED_WITHIN:?}{why}")));
+            return Err(command_error(format!("the probe did not finish within {PROBED_WITHIN:?}{why}")));
         }
         sleep(CHECK_EVERY).await;
     }
-    let log = pods.logs(name, &LogParams::default()).await.map_err(|it| command_error(&it))?;
+    let log = pods.logs(name, &LogParams::default()).await.map_err(|it| command_error(described(&it)))?;
     let line = log.lines().last().unwrap_or_default();
     serde_json::from_str(line).map_err(|_| {
         let remedy = "use `--image` with a node image of this program's version".to_owned();
@@ -432,6 +445,11 @@ fn is_schedulable(node: &Node) -> bool {
         .any(|it| it.type_ == "Ready" && it.status == "True");
     let repels = spec.taints.unwrap_or_default().iter().any(|it| it.effect != "PreferNoSchedule");
     is_ready && !repels && spec.unschedulable != Some(true)
+}
+
+/// Returns the number of pods of a run, including the supervisor's.
+fn pods(planned: PlannedRun) -> u64 {
+    planned.nodes() + 1
 }
 
 fn pods_at_most(node: &Node) -> u64 {

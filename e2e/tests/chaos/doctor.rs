@@ -1,11 +1,11 @@
 //! `doctor` examines the cluster and the kernels of its Kubernetes nodes. If Pod Security rejects the probes in the
 //! namespace, `doctor` prints the remedy. Once a user applies the remedy, it probes every node's kernel. No pod
-//! remains.
+//! remains. A quota for fewer pods than the run has is reported.
 
 use faultline_e2e::{Failure, Finished, Program, TestNamespace};
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::ListParams;
-use serde_json::Value;
+use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
+use kube::api::{ListParams, PostParams};
+use serde_json::{Value, json};
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let program = Program::plugin()?;
@@ -13,7 +13,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let Finished { status, out, stderr } = program.run(&doctor).await?;
     assert_eq!(status, Some(0), "{out}{stderr}");
     let found: Value = serde_json::from_str(&out)?;
-    for name in ["API server", "definition", "operator", "permissions", "nodes"] {
+    for name in ["API server", "definition", "operator", "permissions", "nodes", "quotas"] {
         assert_eq!(states(&found, name), ["ok"], "{out}");
     }
     assert_eq!(found["trafficControl"], Value::Null, "traffic control was not requested");
@@ -39,6 +39,14 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let full = program.run(&[&doctor[..], &["--nodes", "4000000"]].concat()).await?;
     assert_eq!(full.status, Some(1), "{}", full.out);
     assert_eq!(states(&full.json()?, "nodes"), ["fail"]);
+
+    let quota: ResourceQuota = serde_json::from_value(
+        json!({ "metadata": { "name": "small" }, "spec": { "hard": { "pods": "6" } } }),
+    )?;
+    ns.api().create(&PostParams::default(), &quota).await?;
+    let refused = program.run(&doctor).await?;
+    assert_eq!(refused.status, Some(1), "{}", refused.out);
+    assert_eq!(states(&refused.json()?, "quotas"), ["fail"]);
     Ok(())
 }
 

@@ -24,12 +24,7 @@ pub(super) fn refusal(federation: &Federation, message: &str) -> Obstacle {
         );
         ("PodSecurity", shapes.then_some(label))
     } else if exceeds_quota(message) {
-        let remedy = format!(
-            "raise the ResourceQuota, or {} fewer nodes or less in {}",
-            again(),
-            field(federation, message)
-        );
-        ("Quota", Some(remedy))
+        ("Quota", Some(quota(federation, message)))
     } else if message.contains("usage per") || message.contains("limit to request ratio") {
         ("LimitRange", Some(limit_range(federation, message)))
     } else {
@@ -60,6 +55,16 @@ fn field(federation: &Federation, message: &str) -> &'static str {
     } else {
         "`spec.kubernetes.resources`"
     }
+}
+
+/// Returns the remedy for a pod that a ResourceQuota does not admit. Its message names only the resources that the pod
+/// would exceed, such as `requested: limits.cpu=2,pods=1`.
+fn quota(federation: &Federation, message: &str) -> String {
+    let mut remedy = format!("raise the ResourceQuota, or {} fewer nodes", again());
+    if ["cpu=", "memory="].iter().any(|it| message.contains(it)) {
+        remedy += &format!(" or smaller values in {}", field(federation, message));
+    }
+    remedy
 }
 
 /// Returns the remedy for a pod that a LimitRange does not admit.
@@ -365,6 +370,22 @@ mod tests {
             }
         }
         assert!(advised > 20, "{advised}");
+    }
+
+    #[test]
+    fn smaller_pods_are_advised_only_if_a_quota_limits_their_resources() {
+        let told = |pod: &str, exceeded: &str| {
+            let message =
+                format!("pods \"{pod}\" is forbidden: exceeded quota: small, requested: {exceeded}=1");
+            let Obstacle { reason, message } = refusal(&quickstart(), &message);
+            assert_eq!(reason, "Quota");
+            message.split_once(';').expect("a remedy").0.to_owned()
+        };
+        let fewer = "raise the ResourceQuota, or delete the federation and apply it again with fewer nodes";
+        assert_eq!(told("quickstart-paris-0", "pods"), fewer);
+        let smaller = |field: &str| format!("{fewer} or smaller values in `spec.kubernetes.{field}`");
+        assert_eq!(told("quickstart-paris-0", "limits.memory"), smaller("resources"));
+        assert_eq!(told("quickstart-supervisor-0", "requests.cpu"), smaller("supervisor"));
     }
 
     #[test]

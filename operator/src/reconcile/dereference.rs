@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use faultline_api::Federation;
 use faultline_api::resource::{FederationStatus, Phase, condition};
 use faultline_api::supervision::{LinkReport, Places, RunPhase, RunStatus};
+use faultline_client::api_error::described;
 use faultline_client::supervisor::max_status;
 use http::StatusCode;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -109,10 +110,10 @@ pub enum DereferenceError {
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The events of a set that lacks pods could not be read.
-    #[error("cannot read the events of {0}: {1}")]
+    #[error("cannot read the events of {0}: {why}", why = described(.1))]
     Events(String, #[source] kube::Error),
     /// The pods could not be listed.
-    #[error("cannot list pods: {0}")]
+    #[error("cannot list pods: {}", described(.0))]
     Pods(#[from] kube::Error),
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use faultline_api::names::Names;
 use faultline_api::{Federation, FederationSpec};
+use faultline_client::api_error::described;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Resource, ResourceExt};
 use serde_json::json;
@@ -84,7 +85,10 @@ impl Frozen {
 #[derive(Debug, Error)]
 pub enum FreezeError {
     /// The API server did not return the ConfigMap.
-    #[error("cannot read the ConfigMap {0}, which contains the federation as it was applied: {1}")]
+    #[error(
+        "cannot read the ConfigMap {0}, which contains the federation as it was applied: {why}",
+        why = described(.1)
+    )]
     Read(String, #[source] kube::Error),
     /// The ConfigMap does not contain the federation from which the pods were created.
     #[error(

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use faultline_api::Federation;
 use faultline_api::supervision::{InvalidKey, KEY_DIGITS, process_key, reader_token};
+use faultline_client::api_error::described;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PostParams;
@@ -27,7 +28,7 @@ const ENTRY: &str = "key";
 #[derive(Debug, Error)]
 pub enum KeyError {
     /// The API server did not return the secret.
-    #[error("cannot read the secret {0}: {1}")]
+    #[error("cannot read the secret {0}: {why}", why = described(.1))]
     Read(String, #[source] kube::Error),
     /// The operator lacks permission to read the secret.
     #[error(
@@ -36,7 +37,7 @@ pub enum KeyError {
     )]
     Forbidden(String, String),
     /// The secret cannot be created.
-    #[error("cannot create the secret {0}: {1}")]
+    #[error("cannot create the secret {0}: {why}", why = described(.1))]
     Make(String, #[source] kube::Error),
     /// The operating system provided no random bytes for a new key.
     #[error("cannot generate random bytes: {0}")]

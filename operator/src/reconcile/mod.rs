@@ -31,6 +31,7 @@ use std::time::Duration;
 
 use faultline_api::Federation;
 use faultline_api::resource::{Phase, condition};
+use faultline_client::api_error::described;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
@@ -86,7 +87,7 @@ pub enum ReconcileError {
     #[error("cannot read the last status of the federation: {0}")]
     Status(String),
     /// The status could not be written.
-    #[error("cannot write the status: {0}")]
+    #[error("cannot write the status: {}", described(.0))]
     UpdateStatus(#[source] kube::Error),
     /// The steps took too long.
     #[error(
@@ -256,9 +257,22 @@ fn next_reconciliation(observed: &Observed, applied: &Applied) -> Option<Duratio
 mod tests {
     use std::sync::Arc;
 
+    use kube::core::Status;
+
     use super::build::tests::quickstart;
     use super::objects::Obstacle;
     use super::*;
+
+    #[test]
+    fn a_failure_quotes_only_the_message_of_the_api_server() {
+        let answer = Status::failure("networkpolicies is forbidden", "Forbidden").with_code(403);
+        let answer = kube::Error::Api(Box::new(answer));
+        let error = ReconcileError::Apply(ApplyError::Make("quickstart-pods".into(), answer));
+        assert_eq!(
+            error.to_string(),
+            "cannot apply the desired state: cannot create or change quickstart-pods: networkpolicies is forbidden"
+        );
+    }
 
     #[test]
     fn refused_objects_are_attempted_less_often_unless_a_supervisor_reports_progress() {

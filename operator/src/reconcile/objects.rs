@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use faultline_api::Federation;
+use faultline_client::api_error::described;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
@@ -20,13 +21,13 @@ use crate::{naming, object_cache, pages};
 #[derive(Debug, Error)]
 pub enum ApplyError {
     /// The finalizer could not be changed.
-    #[error("cannot change the finalizer: {0}")]
+    #[error("cannot change the finalizer: {}", described(.0))]
     Finalizer(#[source] kube::Error),
     /// An object could not be read, created or changed.
-    #[error("cannot create or change {0}: {1}")]
+    #[error("cannot create or change {0}: {why}", why = described(.1))]
     Make(String, #[source] kube::Error),
     /// An object could not be deleted.
-    #[error("cannot delete {0}: {1}")]
+    #[error("cannot delete {0}: {why}", why = described(.1))]
     Delete(String, #[source] kube::Error),
     /// The volume to be deleted belongs to another owner.
     #[error(
@@ -35,7 +36,7 @@ pub enum ApplyError {
     )]
     ForeignClaim(String),
     /// Objects of a federation could not be listed.
-    #[error("cannot list the federation's objects: {0}")]
+    #[error("cannot list the federation's objects: {}", described(.0))]
     List(#[source] kube::Error),
     /// The key could not be read or created.
     #[error(transparent)]

@@ -114,16 +114,6 @@ impl Report<'_> {
 
 /// Returns the obstacle that prevents a pod from running; `None` if the pod only needs time.
 fn obstacle(pod: &Pod, now: &Time) -> Option<Obstacle> {
-    const NEEDS_ACTION: &[&str] = &[
-        "ErrImagePull",
-        "ImagePullBackOff",
-        "ErrImageNeverPull",
-        "InvalidImageName",
-        "CreateContainerConfigError",
-        "CreateContainerError",
-        "RunContainerError",
-        "CrashLoopBackOff",
-    ];
     if pod_state::has_lost_node(pod) {
         let node = pod.spec.as_ref().and_then(|it| it.node_name.as_deref()).unwrap_or("(unknown)");
         let message = format!(
@@ -152,16 +142,49 @@ fn obstacle(pod: &Pod, now: &Time) -> Option<Obstacle> {
         it.type_ == "PodScheduled" && it.status == "False" && it.reason.as_deref() == Some("Unschedulable")
     });
     if let Some(it) = unscheduled {
-        let message = it.message.clone().unwrap_or_default();
-        return Some(Obstacle { reason: "Unschedulable", message: format!("{}: {message}", pod.name_any()) });
+        let message = format!("{}: {}", pod.name_any(), it.message.as_deref().unwrap_or_default());
+        // The scheduler does not state why there is no volume.
+        let remedy = message.contains("PersistentVolumeClaim").then(|| {
+            let (claim, namespace) = (naming::claim(&pod.name_any()), pod.namespace().unwrap_or_default());
+            format!("; `kubectl describe pvc --namespace {namespace} {claim}` shows the reason")
+        });
+        return Some(Obstacle { reason: "Unschedulable", message: message + &remedy.unwrap_or_default() });
     }
-    let waiting =
-        status.container_statuses.iter().flatten().find_map(|it| it.state.as_ref()?.waiting.as_ref())?;
-    let why = waiting.reason.clone().unwrap_or_default();
-    NEEDS_ACTION.iter().find(|it| **it == why).map(|reason| Obstacle {
-        reason,
-        message: format!("{}: {}", pod.name_any(), waiting.message.clone().unwrap_or(why)),
-    })
+    let containers = [&status.init_container_statuses, &status.container_statuses];
+    containers.into_iter().flatten().flatten().find_map(|it| stuck(pod, it))
+}
+
+/// Returns the obstacle that prevents a container from running; `None` if the container only needs time.
+fn stuck(pod: &Pod, container: &ContainerStatus) -> Option<Obstacle> {
+    const NEEDS_ACTION: &[&str] = &[
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "RunContainerError",
+        CRASHING,
+    ];
+    const CRASHING: &str = "CrashLoopBackOff";
+    let waiting = container.state.as_ref()?.waiting.as_ref()?;
+    let why = waiting.reason.as_deref().unwrap_or_default();
+    let reason = NEEDS_ACTION.iter().find(|it| **it == why)?;
+    let pod_name = pod.name_any();
+    let ended = container.last_state.as_ref().and_then(|it| it.terminated.as_ref());
+    let message = match ended.filter(|_| *reason == CRASHING) {
+        None => format!("{pod_name}: {}", waiting.message.as_deref().unwrap_or(why)),
+        Some(ended) => format!(
+            "the container `{name}` of {pod_name} keeps ending ({why}, exit status {code}, image {image}); \
+             `kubectl logs --previous --namespace {namespace} {pod_name} --container {name}` shows its last output",
+            name = container.name,
+            why = ended.reason.as_deref().unwrap_or("Error"),
+            code = ended.exit_code,
+            image = container.image,
+            namespace = pod.namespace().unwrap_or_default(),
+        ),
+    };
+    Some(Obstacle { reason, message })
 }
 
 /// Returns the obstacle that a pod of another owner is for the pod of the same name.

@@ -283,6 +283,23 @@ fn a_pod_that_cannot_start_says_why() {
     let not_found = "ErrImagePull: 0 of 7 pods are running; quickstart-paris-0: not found";
     assert_eq!(stuck(waiting("ErrImagePull", "not found")), not_found);
     assert_eq!(stuck(waiting("ContainerCreating", "")), "Starting: 0 of 7 pods are running");
+    let mut behind_another = waiting("ContainerCreating", "");
+    let failing = waiting("ErrImagePull", "not found")["containerStatuses"][0].clone();
+    behind_another["containerStatuses"].as_array_mut().expect("an array").push(failing.clone());
+    assert_eq!(stuck(behind_another), not_found);
+    let mut initializing = waiting("PodInitializing", "");
+    initializing["initContainerStatuses"] = json!([failing]);
+    assert_eq!(stuck(initializing), not_found);
+    let mut crashing = waiting("CrashLoopBackOff", "back-off 10s");
+    crashing["containerStatuses"][0]["image"] = json!("node:1");
+    crashing["containerStatuses"][0]["lastState"] =
+        json!({ "terminated": { "exitCode": 137, "reason": "OOMKilled" } });
+    assert_eq!(
+        stuck(crashing),
+        "CrashLoopBackOff: 0 of 7 pods are running; the container `faultline` of quickstart-paris-0 keeps ending \
+         (OOMKilled, exit status 137, image node:1); `kubectl logs --previous --namespace experiments \
+         quickstart-paris-0 --container faultline` shows its last output"
+    );
     let scheduled = |at: &str| {
         let mut status = waiting("ContainerCreating", "");
         let scheduled = json!([{ "type": "PodScheduled", "status": "True", "lastTransitionTime": at }]);
@@ -307,6 +324,21 @@ fn a_pod_that_cannot_start_says_why() {
         stuck(unschedulable),
         "Unschedulable: 0 of 7 pods are running; quickstart-paris-0: 0/3 nodes are available"
     );
+}
+
+#[test]
+fn a_pod_without_its_volume_names_the_claim() {
+    let mut observed = Observed::of(Arc::new(quickstart()));
+    let mut pod = (*pod("quickstart-paris-0", Some("paris"), "uid", false)).clone();
+    let message = "pod has unbound immediate PersistentVolumeClaims";
+    let condition =
+        json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message });
+    pod.status = Some(serde_json::from_value(json!({ "conditions": [condition] })).expect("a status"));
+    observed.pods.insert("quickstart-paris-0".into(), Arc::new(pod));
+    let (status, _) = look(&mut observed, &accepted(None), 1);
+    let told = &condition_of(&status, condition::PODS_READY).message;
+    let remedy = "`kubectl describe pvc --namespace experiments data-quickstart-paris-0` shows the reason";
+    assert!(told.ends_with(&format!("{message}; {remedy}")), "{told}");
 }
 
 /// A set does not replace the pods of a Kubernetes node that is gone.
