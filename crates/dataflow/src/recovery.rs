@@ -196,3 +196,32 @@ pub fn root(membership: &Membership) -> ProcessId {
     let is_there = |it: &ProcessId| membership.presence(membership.cluster_of(*it)) == Presence::Permanent;
     ranks.find(is_there).unwrap_or(ProcessId(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use faultline_core::{Cluster, ClusterId, Life, Member, MembershipVersion, NodeId};
+
+    use super::*;
+
+    #[test]
+    fn a_process_whose_cluster_has_not_joined_is_no_successor() {
+        let presences = [Presence::Permanent, Presence::Awaited, Presence::Present];
+        let member = |index: u16| Member {
+            cluster: ClusterId(index),
+            role: Role::RANK,
+            node: NodeId(index.into()),
+            life: Life(1),
+            up: index == 2,
+            started: true,
+            gone: index == 0,
+            idle_lives: 0,
+        };
+        let cluster = |(index, presence)| Cluster { presence, ..Cluster::new([ProcessId(index)].into()) };
+        let membership = Membership {
+            version: MembershipVersion(1),
+            members: (0..3).map(member).collect(),
+            clusters: (0..).zip(presences).map(cluster).collect(),
+        };
+        assert_eq!(successor(&membership, ProcessId(0)), ProcessId(2));
+    }
+}

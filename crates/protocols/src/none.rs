@@ -194,3 +194,30 @@ impl NoProtocol {
 fn give_up(group: GroupId, host: &mut dyn Machine<NoProtocol>) {
     host.claim(Claim::Unrecoverable { group, missing: Arc::from([]) });
 }
+
+#[cfg(test)]
+mod tests {
+    use faultline_core::{Incarnation, MessageId, Payload};
+
+    use super::*;
+    use crate::machines::testing::{HostAction, RecordingHost, membership};
+
+    #[test]
+    fn nothing_is_delivered_after_the_first_failure() {
+        let mut host = RecordingHost::<NoProtocol>::default();
+        let mut process = NoProtocol { lost: false };
+        let mut handle = |input| {
+            Protocol::handle(&mut process, input, Time::ZERO, &mut host);
+            host.take()
+        };
+        let id = MessageId { from: ProcessId(1), to: ProcessId(0), incarnation: Incarnation(0), number: 0 };
+        let received = || Input::Received { id, stamp: NoStamp, payload: Payload::from_slice(&[]) };
+        assert_eq!(handle(Input::Membership(membership(&[Some(1), Some(1)], 1))), []);
+        assert_eq!(handle(received()), [HostAction::Deliver(id)]);
+        let claim = Claim::Unrecoverable { group: GroupId(1), missing: Arc::from([]) };
+        let failed = handle(Input::Membership(membership(&[Some(1), None], 1)));
+        assert_eq!(failed, [HostAction::Hold, HostAction::Claim(claim)]);
+        assert_eq!(handle(received()), []);
+        assert_eq!(handle(Input::Membership(membership(&[Some(1), Some(2)], 1))), []);
+    }
+}

@@ -57,7 +57,7 @@ impl Completion {
         let (group, newest) = (*group, self.newest.entry(*group).or_default());
         if incarnation > *newest {
             *newest = incarnation;
-            for index in (0..self.restored.len()).filter(|&it| it != rank.index()) {
+            for index in 0..self.restored.len() {
                 if self.restored[index].0 == group {
                     self.unfinished(ProcessId(index as u32));
                 }

@@ -137,8 +137,6 @@ impl Supervisor {
             let entry = &mut self.entries[process.index()];
             let is_running = entry.state == LifeState::Registered;
             entry.state = LifeState::Left;
-            entry.paused_until = None;
-            entry.halted = false;
             if is_running {
                 lives.push((process, entry.life));
             }

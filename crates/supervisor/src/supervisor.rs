@@ -582,8 +582,6 @@ impl Supervisor {
                 self.presence.stays(self.membership.cluster_of(process));
                 entry.state = LifeState::Killed;
                 entry.fate = storage;
-                entry.paused_until = None;
-                entry.halted = false;
                 self.completion.unfinished(process);
                 self.failure_detector.watch(process, now);
             }
@@ -639,8 +637,6 @@ impl Supervisor {
         let entry = &mut self.entries[process.index()];
         entry.state = LifeState::Down;
         entry.replaced |= self.config.volatile_storage;
-        entry.paused_until = None;
-        entry.halted = false;
         out.push(Order::Record(Fact::Detected { process, life: entry.life }));
         if self.begun.is_some() && !self.is_awaited(process) {
             self.unannounced_failures.push(process);
@@ -673,6 +669,8 @@ impl Supervisor {
         entry.life = entry.life.next();
         entry.state = LifeState::Launched;
         entry.fate = StorageFate::Kept;
+        entry.paused_until = None;
+        entry.halted = false;
         let life = entry.life;
         out.push(Order::Record(Fact::LifeStarted { process, life, boot }));
         out.push(Order::Launch { process, life, boot });

@@ -101,7 +101,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         let ring = (1..all).map(|step| ProcessId((self.me.0 + step) % all));
         let is_up = |it: &ProcessId| {
             let member = self.membership.member(*it);
-            member.role == Role::RANK && member.up && self.membership.is_staying(*it)
+            member.role == Role::RANK && member.up
         };
         let (asked, helper) =
             ring.filter(is_up).map(|it| (self.help.asked_of(it), it)).min_by_key(|it| it.0)?;

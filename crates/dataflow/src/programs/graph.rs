@@ -295,6 +295,12 @@ mod tests {
     }
 
     #[test]
+    fn the_first_task_spawns_others() {
+        let is_leaf = |it: &RandomGraph| Node::first(it).is_leaf(it);
+        assert!((0..20).all(|seed| !is_leaf(&graph(seed, 1, 1)) && is_leaf(&graph(seed, 0, 1))));
+    }
+
+    #[test]
     fn a_task_that_is_lost_or_counted_twice_changes_the_result() {
         for seed in 1..6 {
             let program = (0..).map(|it| graph(seed * 1000 + it, 4, 4));

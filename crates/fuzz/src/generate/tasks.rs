@@ -5,8 +5,9 @@ use faultline_api::Names;
 use faultline_api::flow::flow;
 use faultline_api::quantity::{Duration, Period};
 use faultline_api::resource::{
-    ApplicationSpec, Cck, Cloth, ClusterSpec, Coordination, Cp0, Federation, FederationSpec, Fibonacci,
-    Jacobi, NQueens, Options, ProtocolSpec, Qap, Schedule, SharedOptions, Stealing, TaskGraph, Tic,
+    ApplicationSpec, Cck, Cloth, ClusterSpec, Coordination, Cp0, Fate, FaultSpec, Federation, FederationSpec,
+    Fibonacci, Jacobi, NQueens, Options, ProtocolSpec, Qap, Schedule, SharedOptions, Stealing, TaskGraph,
+    Tic,
 };
 use faultline_api::validate;
 use faultline_core::Span;
@@ -22,6 +23,12 @@ const SHORTEST: Span = Span::from_millis(100);
 const LONGEST: Span = Span::from_millis(600);
 /// The percentage of federations under TIC and SEL whose tasks share a bound.
 const SEARCHES: u64 = 4;
+
+/// The percentage of long programs among federations under TIC and SEL in which faults destroy storage and all processes
+/// return. The storage must be complete again before a long program ends.
+const REFILLS: u64 = 20;
+/// How much longer a long program lasts than others.
+const REFILL: Span = Span::from_secs(10);
 
 /// Returns the random federation of a seed under a protocol for task-based programs.
 pub(super) fn federation(seed: u64, protocol: ProtocolName) -> Federation {
@@ -76,11 +83,25 @@ pub(super) fn federation(seed: u64, protocol: ProtocolName) -> Federation {
         let spec = &mut federation.spec;
         spec.application = lasting(search(chance), length, &spec.clusters);
     }
+    if is_searched && chance.percent(REFILLS) && is_refilled(&federation.spec.faults) {
+        let spec = &mut federation.spec;
+        spec.application = lasting(spec.application.clone(), length + REFILL, &spec.clusters);
+        spec.deadline = Some(Duration((length + REFILL) * 20));
+    }
     if plans {
         plans::vary(chance, &mut federation, length);
         moves::vary(chance, &mut federation, &outside, length, outage);
     }
     federation
+}
+
+/// Returns whether these faults destroy storage, and all processes return.
+fn is_refilled(faults: &[FaultSpec]) -> bool {
+    let is_lost = |it: &FaultSpec| {
+        let crash = it.crash.as_ref().and_then(|it| it.storage);
+        crash.or(it.lose_cluster.as_ref().and_then(|it| it.storage)) == Some(Fate::Lost)
+    };
+    faults.iter().any(is_lost) && !faults.iter().any(FaultSpec::never_returns)
 }
 
 /// Draws the options of a protocol.
@@ -229,7 +250,7 @@ fn least_time(application: &ApplicationSpec, clusters: &[ClusterSpec]) -> Span {
 
 #[cfg(test)]
 mod tests {
-    use faultline_api::resource::{ClusterSpec, FaultSpec};
+    use faultline_api::resource::ClusterSpec;
     use faultline_core::FactKind;
 
     use super::super::faults::OF_CHECKPOINTS;
@@ -245,8 +266,10 @@ mod tests {
         let never_return = |it: &FederationSpec| it.faults.iter().filter(|it| it.never_returns()).count();
         let (once, more) = (count(&|it| never_return(it) > 0), count(&|it| never_return(it) > 1));
         let searches = count(&|it| matches!(it.application, ApplicationSpec::Qap(_)));
-        println!("{late} {speeds} {servers} {once} {more} {searches}");
+        let refills = count(&|it| least_time(&it.application, &it.clusters) > REFILL);
+        println!("{late} {speeds} {servers} {once} {more} {searches} {refills}");
         assert!((4..40).contains(&searches), "{searches}");
+        assert!((4..40).contains(&refills), "{refills}");
         assert!(late > 20 && speeds > 100 && servers > 30 && once > 100 && more > 30);
     }
 

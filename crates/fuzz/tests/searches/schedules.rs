@@ -68,6 +68,13 @@ fn a_cluster_waits_for_its_holders_notes() {
     assert_sound("note-lost-with-its-holder.yaml", 1..2);
 }
 
+/// The process that completed the program fails before all others know the result. A process that learns of it informs
+/// the others.
+#[test]
+fn all_processes_learn_of_the_end() {
+    assert_sound("end-learned-late-by-a-successor.yaml", 0..2);
+}
+
 /// A restarted coordinator uses the newest map that any process knows. With an older one, it would move partitions
 /// between processes that are still running.
 #[test]

@@ -301,7 +301,7 @@ impl Cck {
     /// Returns, for tests, the last recovery of a partition that runs here, the checkpoint from which it re-executes,
     /// and the lost values that it has demanded.
     pub fn recovery(&self, partition: ProcessId) -> Option<(Incarnation, Position, &BTreeSet<Value>)> {
-        let local = self.locals.get(&partition).filter(|it| it.loading.is_none())?;
+        let local = self.locals.get(&partition)?;
         let slot = local.slots.last_key_value().map(|(position, _)| *position);
         Some((local.epoch, slot.unwrap_or_default(), &local.demanded))
     }

@@ -119,16 +119,12 @@ impl Cck {
     pub(super) fn forget_departed(&mut self, host: &mut dyn PartitionHost<Self>) {
         let membership = &self.membership;
         let searches = self.locals.values_mut().filter_map(|it| it.loading.as_mut());
-        let mut shorter = Vec::new();
+        let mut names = Vec::new();
         for search in searches {
-            let Some(asked) = &mut search.asked else { continue };
-            let before = asked.len();
-            asked.retain(|it| !membership.is_absent(*it));
-            if asked.len() < before {
-                shorter.push(search.name);
-            }
+            search.asked.iter_mut().for_each(|it| it.retain(|it| !membership.is_absent(*it)));
+            names.push(search.name);
         }
-        shorter.into_iter().for_each(|it| self.give_up_if_lost(it, host));
+        names.into_iter().for_each(|it| self.give_up_if_lost(it, host));
     }
 
     /// Joins the recovery with the partition's state: informs its receivers, and determines the values that it lacks.

@@ -227,9 +227,6 @@ impl Member<Coordinated> for Frozen {
     }
 
     fn freeze(&mut self, is_recovering: bool, host: &mut dyn Host<Coordinated>) {
-        if let Some(leader) = &mut self.leader {
-            leader.discard();
-        }
         if is_recovering {
             return;
         }

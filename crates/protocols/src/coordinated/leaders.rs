@@ -27,10 +27,6 @@ impl Leader {
         let leads = config.coordination == Coordination::Hierarchical && members[0] == group.me;
         leads.then_some(Leader { members, gathering: None })
     }
-
-    pub(super) fn discard(&mut self) {
-        self.gathering = None;
-    }
 }
 
 /// Returns the processes of this process's cluster. Its leader is the lowest-numbered one.

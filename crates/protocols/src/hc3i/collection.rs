@@ -185,7 +185,7 @@ impl Hc3i {
             return;
         };
         self.send_to_other_coordinators(&Control::Collect { round, collection: collection.clone() }, host);
-        self.collect(self.me, round, &collection, now, host);
+        self.collect(round, &collection, now, host);
     }
 
     /// Makes one decision per round, once every other cluster has sent a list since the last decision. Called only
@@ -218,7 +218,7 @@ impl Hc3i {
         collecting.reporting.clear();
         collecting.due = false;
         let round = collecting.round;
-        self.collect(self.me, round, &collection, now, host);
+        self.collect(round, &collection, now, host);
     }
 
     /// Adds the missing lists, as if the clusters that have sent none could never roll back. Used only by the defect
@@ -272,13 +272,12 @@ impl Hc3i {
     /// decision.
     pub(super) fn collect(
         &mut self,
-        from: ProcessId,
         round: u32,
         collection: &Arc<Collection>,
         now: Time,
         host: &mut ProtocolHost,
     ) {
-        if self.coordinates() && self.cluster_of(from) != self.cluster || from == self.me {
+        if self.coordinates() {
             self.broadcast(Control::Collect { round, collection: collection.clone() }, host);
         }
         let recovering = matches!(self.phase, Phase::Recovering(_) | Phase::Serving);

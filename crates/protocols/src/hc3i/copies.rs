@@ -258,11 +258,9 @@ impl Hc3i {
         }
     }
 
-    /// Reports that a part of this process was found lost although its checkpoint is kept. A recovery needs no such
-    /// report: each holder of the part reports its replica, or turns out to lack it.
+    /// Reports that a part of this process was found lost although its checkpoint is kept.
     fn report_lost(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
-        let is_kept = self.kept.iter().any(|kept| kept.part(self.me) == name);
-        if is_kept && !matches!(self.phase, Phase::Recovering(_)) {
+        if self.kept.iter().any(|kept| kept.part(self.me) == name) {
             let epoch = self.epoch;
             self.send_to_coordinator(Control::Vanished { epoch, name }, now, host);
         }

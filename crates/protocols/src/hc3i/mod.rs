@@ -260,9 +260,8 @@ impl Protocol for Hc3i {
             unsent: Vec::new(),
             settled: true,
             asked_at: None,
-            // In its first life, a process knows only first lives. A greater sum means a failure from which it must
-            // recover.
-            epoch: Epoch { lives: if first_life { members.len() as u64 } else { 0 }, round: 0 },
+            // A greater sum of lives means a failure from which the process must recover.
+            epoch: Epoch { lives: members.len() as u64, round: 0 },
             prepares: None,
             record: Records::default(),
             left: false,
@@ -415,7 +414,7 @@ impl Hc3i {
             Control::Discard { past, names } => self.discarded(from, &past, &names, host),
             Control::Ask { round } => self.inventory_requested(from, round, host),
             Control::Stock { round, inventory } => self.inventory_received(from, round, inventory, now, host),
-            Control::Collect { round, collection } => self.collect(from, round, &collection, now, host),
+            Control::Collect { round, collection } => self.collect(round, &collection, now, host),
         }
     }
 

@@ -403,14 +403,10 @@ impl Hc3i {
     /// Removes parts that were undone. Remembers parts of incomplete checkpoints until they are collected, since they
     /// show what is missing.
     fn classify_parts(&mut self, here: &BTreeSet<ImageName>, host: &mut ProtocolHost) {
-        self.incomplete.clear();
-        for &name in here {
-            if self.history.undid_checkpoint(self.cluster, name.position()) {
-                host.delete(name);
-            } else if self.kept.iter().all(|kept| kept.part(self.me) != name) {
-                self.incomplete.push(name);
-            }
-        }
+        let is_undone = |name: &ImageName| self.history.undid_checkpoint(self.cluster, name.position());
+        here.iter().copied().filter(is_undone).for_each(|it| host.delete(it));
+        let is_kept = |name: &ImageName| self.kept.iter().any(|kept| kept.part(self.me) == *name);
+        self.incomplete = here.iter().copied().filter(|it| !is_undone(it) && !is_kept(it)).collect();
     }
 
     fn resend_after_restore(&mut self, host: &mut ProtocolHost) {

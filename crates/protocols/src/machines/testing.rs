@@ -143,11 +143,13 @@ pub(crate) struct RecordingHost<P: ProtocolTypes> {
     actions: Vec<HostAction<P::Control>>,
     /// The images that the process has written.
     pub(crate) written: Vec<Arc<ImageOf<P>>>,
+    /// The images that the process has removed.
+    pub(crate) removed: Vec<ImageName>,
 }
 
 impl<P: ProtocolTypes> Default for RecordingHost<P> {
     fn default() -> Self {
-        RecordingHost { actions: Vec::new(), written: Vec::new() }
+        RecordingHost { actions: Vec::new(), written: Vec::new(), removed: Vec::new() }
     }
 }
 
@@ -168,7 +170,9 @@ impl<P: ProtocolTypes> Machine<P> for RecordingHost<P> {
     }
     fn read(&mut self, _: ImageName) {}
     fn list(&mut self) {}
-    fn delete(&mut self, _: ImageName) {}
+    fn delete(&mut self, name: ImageName) {
+        self.removed.push(name);
+    }
     fn record(&mut self, _: u64, bytes: Arc<[u8]>) {
         self.actions.push(HostAction::Record(bytes));
     }

@@ -168,14 +168,11 @@ impl Copies {
 
     /// Looks up the newest state of an owner for a requesting process. Answers immediately if the process already
     /// has all of it.
-    pub(super) fn fetch(&mut self, request: Request, host: &mut dyn Machine<TaskRecovery>) -> Option<Answer> {
-        let is_same = |it: &Request| (it.from, it.owner) == (request.from, request.owner);
-        self.lookups.retain(|it| !is_same(&it.request));
-        self.waiting.retain(|it| !is_same(it));
-        self.look_up(request, host)
-    }
-
-    fn look_up(&mut self, request: Request, host: &mut dyn Machine<TaskRecovery>) -> Option<Answer> {
+    pub(super) fn look_up(
+        &mut self,
+        request: Request,
+        host: &mut dyn Machine<TaskRecovery>,
+    ) -> Option<Answer> {
         let Request { from, owner, beyond } = request;
         let may_arrive = from != owner && !self.gone.contains(&owner);
         let is_writing = self.writing.iter().any(|it| it.owner == owner);
@@ -349,6 +346,7 @@ mod tests {
     use faultline_core::{Incarnation, Sn, Snapshot, Witness};
 
     use super::*;
+    use crate::machines::testing::{RecordingHost, membership};
 
     fn image(sn: u32, attempt: u32) -> Arc<ImageOf> {
         let snapshot =
@@ -361,6 +359,20 @@ mod tests {
         };
         let head = Arc::new(Head { absorbed: Arc::from([]) });
         Arc::new(Image { name, head, saved: Arc::new(()), snapshot })
+    }
+
+    #[test]
+    fn a_damaged_image_is_removed_before_the_owner_is_answered() {
+        let mut host = RecordingHost::<TaskRecovery>::default();
+        let mut copies = Copies::new(true, &membership(&[Some(1)], 1));
+        let (name, me) = (image(4, 1).name, ProcessId(0));
+        copies.settle(name, &mut host);
+        assert!(copies.look_up(Request { from: me, owner: me, beyond: None }, &mut host).is_none());
+        assert!(copies.read(name, None, &mut host).is_empty(), "the removal is not complete");
+        assert_eq!(host.removed, [name]);
+        let answers = copies.read(name, None, &mut host);
+        assert!(matches!(&answers[..], [answer] if answer.images.is_empty()), "nothing is left");
+        assert_eq!(host.removed, [name]);
     }
 
     #[test]

@@ -259,7 +259,7 @@ impl TaskRecovery {
         match message {
             Message::Durable(name) => self.stable.is_at(name, from),
             Message::Fetch(owner, beyond) => {
-                let answer = self.copies.fetch(Request { from, owner, beyond }, host);
+                let answer = self.copies.look_up(Request { from, owner, beyond }, host);
                 self.answer(answer, host);
             }
             Message::Holds(owner, names) => self.holds(owner, from, &names, host),
@@ -298,7 +298,7 @@ impl TaskRecovery {
             host.stop_asking();
         }
         for theft in host.loans().into_iter().filter(|it| concerns(it.thief)) {
-            if !self.stable.awaits(theft, Leg::Task) && self.config.obeys(Rule::AsksAboutLoans) {
+            if self.config.obeys(Rule::AsksAboutLoans) {
                 host.control(To::One(from), Message::Query(theft));
             }
         }

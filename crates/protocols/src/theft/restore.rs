@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{Boot, Claim, ImageName, ProcessId, Role, Theft, To};
-use faultline_dataflow::recovery::{LastState, Leg, TaskHost, root};
+use faultline_dataflow::recovery::{LastState, TaskHost, root};
 use faultline_dataflow::successor;
 
 use super::copies::{Answer, ImageOf, Request, Search};
@@ -36,7 +36,7 @@ impl TaskRecovery {
         }
         for owner in owners {
             let request = Request { from: self.me, owner: *owner, beyond: None };
-            let answer = self.copies.fetch(request, host);
+            let answer = self.copies.look_up(request, host);
             self.answer(answer, host);
         }
     }
@@ -149,7 +149,7 @@ impl TaskRecovery {
         let mut last_states: Vec<ProcessId> = found.keys().copied().collect();
         let mut new = BTreeSet::new();
         // Graphs that contain others come first, so that no graph is absorbed twice.
-        while !last_states.is_empty() && !self.is_lost {
+        while !last_states.is_empty() {
             let held_by = |one: ProcessId, other: ProcessId| {
                 let best = found[&other].first();
                 other != one && best.is_some_and(|it| it.head.absorbed.contains(&one))
@@ -227,10 +227,9 @@ impl TaskRecovery {
         self.look_for_last_states(host);
     }
 
-    /// Asks about the state of a loan, unless this process answers for the thief or has yet to send the task.
+    /// Asks about the state of a loan, unless this process answers for the thief.
     pub(super) fn ask_about(&self, theft: Theft, host: &mut dyn TaskHost<Self>) {
-        let goes_anyway = host.is_mine(theft.thief) || self.stable.awaits(theft, Leg::Task);
-        if !goes_anyway && self.config.obeys(Rule::AsksAboutLoans) {
+        if !host.is_mine(theft.thief) && self.config.obeys(Rule::AsksAboutLoans) {
             host.control(To::One(successor(&self.membership, theft.thief)), Message::Query(theft));
         }
     }

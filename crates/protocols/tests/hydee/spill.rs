@@ -3,10 +3,10 @@
 
 use faultline_checker::Property;
 use faultline_core::StorageFate::{Kept, Lost};
-use faultline_core::{Claim, ProcessId, Protocol as _};
+use faultline_core::{Claim, Fact, ProcessId, Protocol as _};
 use faultline_protocols::hydee::{Config, Defect, Defects, Hydee};
 
-use crate::harness::{Federation, p};
+use crate::harness::{Entry, Federation, Flight, p};
 use crate::{EVERY, config};
 
 /// Creates three processes, each in a cluster of its own, with replicas in the next cluster. The limit of the log
@@ -151,6 +151,27 @@ fn a_segment_is_not_given_up_before_its_last_holder_has_answered() {
     assert_eq!(violations(&federation), [""; 0]);
 }
 
+/// p1 has lost its storage, and p0's next part arrives there. p1 lacks the segments that the part needs, and p0 finds
+/// its own lost, so p0 cannot send them before it gets them back from p2. p0 then sends its part to p1 again.
+#[test]
+fn a_part_is_sent_again_once_its_segments_are_back() {
+    let limited = Config { log_memory: Some(4), ..config(3, 2, Defects::default()) };
+    let mut federation: Federation<Hydee> = Federation::new(&[1, 1, 1], limited);
+    federation.settle();
+    exchange(&mut federation, &["m1", "m2", "m3", "m4", "m5"]);
+    federation.corrupt(p(0));
+    let announced = |flight: &Flight<Hydee>| flight.image_of() == Some(p(0)) && flight.to == p(1);
+    let replicas = federation.hold(announced);
+    federation.crash(p(1), Lost);
+    federation.wake(p(0), EVERY);
+    federation.settle();
+    federation.release(replicas);
+    federation.settle();
+    let commits = |claim: &&Claim| matches!(claim, Claim::Committed { .. });
+    assert_eq!(federation.claims(p(0)).filter(commits).count(), 2);
+    assert_eq!(violations(&federation), [""; 0]);
+}
+
 /// Asserts that p1 has not received any of its messages again, and that the checker finds that a cluster was
 /// unnecessarily declared unrecoverable.
 fn assert_caught(federation: &Federation<Hydee>) {
@@ -183,6 +204,11 @@ fn checkpoints_of_the_receiver_and_the_sender_free_the_segments() {
     federation.settle();
     assert_eq!([p(0), p(1)].map(|it| segments(&federation, it)), [0, 0]);
     assert_eq!(violations(&federation), [""; 0]);
+    let facts = federation.log().iter().filter_map(|it| match it {
+        Entry::Fact { fact: Fact::Removed(name), .. } => Some(name.is_part()),
+        _ => None,
+    });
+    assert!(facts.min() == Some(true), "no fact is reported about a segment");
 }
 
 /// Returns the number of segments of p0 that a process stores.

@@ -9,7 +9,7 @@ use faultline_protocols::pessimistic_logging::{self, PessimisticLogging};
 use faultline_protocols::placement::{Placement, ReplicateTo};
 use faultline_protocols::spbc::{self, Spbc};
 
-use harness::{Federation, p};
+use harness::{Entry, Federation, p};
 
 #[allow(dead_code, unused_imports, reason = "each protocol's tests use only part of the harness")]
 #[path = "../harness/mod.rs"]
@@ -219,6 +219,30 @@ fn under_pessimistic_logging_a_recalled_delivery_is_durable() {
     federation.hold_storage(p(3), false);
     federation.settle();
     assert_eq!(federation.received(p(2)), ["first", "second"]);
+}
+
+/// M5, M6: a committed checkpoint of p1 contains the delivery of "first". The event logger p2 then loses its storage.
+#[test]
+fn under_pessimistic_logging_deliveries_in_a_checkpoint_are_forgotten() {
+    use pessimistic_logging::{Control, LoggerMessage};
+    let mut federation = running::<PessimisticLogging>(&[1, 1], in_order(Default::default()));
+    federation.exchange(p(0), p(1), "first");
+    federation.take_checkpoint(p(1));
+    federation.exchange(p(0), p(1), "second");
+    federation.crash(p(2), Lost);
+    federation.settle();
+    let heard = federation.log().iter().filter_map(|entry| match entry {
+        Entry::Arrival(flight) if (flight.from, flight.to) == (p(1), p(2)) => flight.control(),
+        _ => None,
+    });
+    let heard: Vec<(u64, usize)> = heard
+        .filter_map(|it| match it {
+            Control::Order(LoggerMessage::Forget { below, .. }) if *below > 0 => Some((*below, 0)),
+            Control::Order(LoggerMessage::Know { first, determinants }) => Some((*first, determinants.len())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(heard[heard.len() - 2..], [(1, 0), (1, 1)], "only the second is still needed");
 }
 
 /// R10: p0 learns of p1's failure. Then a report arrives that p1 sent in the previous round, when it still

@@ -153,6 +153,16 @@ fn the_run_ends_once_the_commands_of_a_cluster_have_succeeded() {
 }
 
 #[test]
+fn the_run_does_not_end_before_it_begins() {
+    let mut driver = TestDriver::measured(None, SystemEnd::Exit { cluster: ClusterId(1), restarts: false });
+    driver.observe(10, NODES[1], FIRST, Observation::Ready);
+    driver.observe(20, NODES[1], FIRST, Observation::Exited(Ending::Exit(0)));
+    assert!(!driver.has_ended(), "the other command is not ready");
+    driver.observe(30, NODES[0], FIRST, Observation::Ready);
+    assert!(driver.has_begun() && driver.has_ended());
+}
+
+#[test]
 fn a_command_that_is_started_again_ends_the_run_when_it_succeeds() {
     let ends = SystemEnd::Exit { cluster: ClusterId(1), restarts: true };
     let mut driver = TestDriver::measured(None, ends);

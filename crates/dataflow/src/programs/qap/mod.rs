@@ -280,6 +280,7 @@ mod tests {
     use super::super::{Flow, testing};
     use super::*;
     use crate::program::words;
+    use faultline_core::TaskId;
 
     /// Returns a random asymmetric instance, with flows from facilities to themselves.
     fn random(n: usize, seed: u64) -> Instance {
@@ -313,6 +314,22 @@ mod tests {
             cost if cost == best.0 => (cost, best.1 + 1),
             _ => *best,
         };
+    }
+
+    #[test]
+    fn only_tasks_that_spawn_no_others_take_time() {
+        let program = Qap { task_time: Span(7), ..qap(random(3, 1), 1) };
+        let cost = |kind, args: &[u64]| {
+            program.cost(&Call {
+                id: TaskId::MAIN,
+                kind,
+                args: args.into(),
+                accesses: [].into(),
+                inputs: Vec::new(),
+            })
+        };
+        let costs = [cost(NODE, &[]), cost(NODE, &[0]), cost(NODE, &[0, 1]), cost(COMBINE, &[0])];
+        assert_eq!(costs, [Span::ZERO, Span(7), Span(7), Span::ZERO]);
     }
 
     #[test]

@@ -347,7 +347,7 @@ impl<P: Logging> Logs<P> {
             let payload = match &entry.content {
                 Content::Here(payload) => payload.clone(),
                 Content::Spilled { .. } if !self.rules.sends_spilled => continue,
-                Content::Spilled { segment, .. } => match self.spill.fetched(*segment, to, number) {
+                Content::Spilled { segment, .. } => match self.spill.fetched(to, number) {
                     Some(payload) => payload,
                     None => {
                         lacking = Some(*segment);

@@ -61,7 +61,7 @@ pub(super) struct Spill<P: Logging> {
     writing: Option<Writing<P>>,
     wanted: BTreeMap<LogSegmentNo, Wanted>,
     /// Segments that were read but may not have been sent completely. The newest is last.
-    fetched: Vec<(LogSegmentNo, Arc<ImageOf<P>>)>,
+    fetched: Vec<Arc<ImageOf<P>>>,
 }
 
 /// A segment that is not durable everywhere yet.
@@ -93,13 +93,14 @@ impl<P: Logging> Spill<P> {
         self.order.push_back((to, number));
     }
 
-    /// Returns the content of a message in a segment, if the segment has been read.
-    pub(super) fn fetched(&self, segment: LogSegmentNo, to: ProcessId, number: u32) -> Option<Payload> {
-        let (_, image) = self.fetched.iter().find(|(it, _)| *it == segment)?;
-        match &image.saved.channels.get(&to)?.log.get(&number)?.content {
-            Content::Here(payload) => Some(payload.clone()),
-            Content::Spilled { .. } => None,
-        }
+    /// Returns the content of a message, if a segment that contains it has been read.
+    pub(super) fn fetched(&self, to: ProcessId, number: u32) -> Option<Payload> {
+        self.fetched.iter().find_map(|segment| {
+            match &segment.saved.channels.get(&to)?.log.get(&number)?.content {
+                Content::Here(payload) => Some(payload.clone()),
+                Content::Spilled { .. } => None,
+            }
+        })
     }
 }
 
@@ -337,9 +338,9 @@ impl<P: Logging> Logs<P> {
         let Some(wanted) = self.spill.wanted.remove(&segment) else {
             return BTreeSet::new();
         };
-        self.spill.fetched.push((segment, image));
+        self.spill.fetched.push(image);
         let limit = self.limit.unwrap_or(0);
-        let len = |(_, image): &(LogSegmentNo, Arc<ImageOf<P>>)| image.len(P::saved_len);
+        let len = |image: &Arc<ImageOf<P>>| image.len(P::saved_len);
         while self.spill.fetched.len() > 1 && self.spill.fetched.iter().map(len).sum::<u64>() > limit {
             self.spill.fetched.remove(0);
         }
