@@ -40,7 +40,6 @@ use faultline_workloads::{Invalid, Workload};
 
 use custom::Erased;
 pub use custom::{CustomApplication, CustomProtocol};
-use defect::CodeDefect;
 pub use defect::Defect;
 pub use hosted::Hosted;
 pub use planned::{PieceTraffic, traffic_of_pieces};

@@ -9,7 +9,7 @@ use faultline_protocols::hc3i::{self, CollectBy, Config, Forcing, Piggyback};
 use faultline_protocols::placement::{Placement, ReplicateTo};
 use faultline_protocols::{LoggingOptions, Options, cck, independent, satin, theft};
 
-use crate::defect::{AVAILABLE, CodeDefect};
+use crate::defect::AVAILABLE;
 use crate::{Defect, SetupError};
 
 /// The period of a disabled timer: one hundred years.
@@ -22,7 +22,7 @@ macro_rules! defects {
         match $defect.map(|it| (it, it.in_code())) {
             None => $protocol::Defects::default(),
             #[cfg(debug_assertions)]
-            Some((_, CodeDefect::$code(it))) => $protocol::Defects::only(it),
+            Some((_, $crate::defect::CodeDefect::$code(it))) => $protocol::Defects::only(it),
             Some((defect, _)) => return Err($crate::protocol::not_applicable(defect)),
         }
     };

@@ -61,7 +61,7 @@ pub struct Progress {
 }
 
 /// Message for a run that is ready but paused by the user.
-const READY_BUT_PAUSED: &str = "the application starts once spec.pause is removed";
+const READY_BUT_PAUSED: &str = "the application starts once `spec.pause` is false";
 
 /// An event to be reported once.
 #[derive(Clone, Debug, PartialEq, Eq)]

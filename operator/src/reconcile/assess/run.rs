@@ -25,7 +25,7 @@ impl Report<'_> {
                 self.condition(condition::RUNNING, "False", "Paused", READY_BUT_PAUSED);
             }
             RunPhase::Paused => {
-                let message = "the federation is paused until spec.pause is removed";
+                let message = "the federation is paused until `spec.pause` is false";
                 self.condition(condition::RUNNING, "False", "Paused", message);
             }
             RunPhase::Measuring => {
