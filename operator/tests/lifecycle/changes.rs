@@ -256,7 +256,7 @@ async fn a_federation_that_cannot_be_read_is_reported_and_does_not_block_others(
     tokio::time::timeout(Duration::from_secs(30), run).await.expect("both federations are handled");
     let status = &world.server.get(BROKEN).unwrap()["status"];
     let message = status["message"].as_str().unwrap();
-    assert!(message.starts_with("spec: ") && message.contains("none"), "{message}");
+    assert!(message.starts_with("spec.clusters: ") && message.contains("none"), "{message}");
     assert!(world.server.paths(SETS).iter().all(|it| it.contains("quickstart")));
 }
 
