@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         coverage.add(&Observed::new(&trial, None));
     }
     if let Some(unusual) = coverage.shares().unusual().first() {
-        println!("{runs}\t-\t{unusual}");
+        println!("{runs}\t-\tunusual outcomes: {unusual}");
         return Ok(());
     }
     let (mut directions, random) = (Directions::default(), runs);
@@ -68,7 +68,7 @@ fn add(trial: &Trial, facts: &mut blake3::Hasher) {
 fn report(runs: u64, protocol: ProtocolName, violated: impl Iterator<Item = Property>) -> bool {
     let violated: Vec<String> = violated.map(|it| name(&it)).collect();
     if !violated.is_empty() {
-        println!("{runs}\t{protocol}\t{}", violated.join(" "));
+        println!("{runs}\t{protocol}\t{}", violated.join(", "));
     }
     !violated.is_empty()
 }

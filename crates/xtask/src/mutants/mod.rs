@@ -252,7 +252,7 @@ fn try_mutant(
             return Ok(Fate::Schedules { runs, by: vec!["endless, or ended abnormally".into()] });
         };
         if !found.violated.is_empty() {
-            let by = found.violated.split(' ').map(str::to_owned).collect();
+            let by = found.violated.split(", ").map(str::to_owned).collect();
             return Ok(Fate::Schedules { runs: found.runs, by });
         }
         (runs, facts) = (found.runs, found.facts);
@@ -295,7 +295,7 @@ fn failed(test: &Test, mutant: Option<&str>) -> Result<Option<String>, Box<dyn E
 
 fn row(mutant: &Mutant, fate: &Fate) -> String {
     let fate = match fate {
-        Fate::Schedules { runs, by } => format!("{} in schedule {runs}", by.join(" ")),
+        Fate::Schedules { runs, by } => format!("{} in schedule {runs}", by.join(", ")),
         Fate::Tests(name) => format!("test {name}"),
         Fate::Survived { runs, effect } => match (equivalent(mutant), effect) {
             (Some(why), _) => format!("equivalent: {why}"),
@@ -326,7 +326,8 @@ fn print(chosen: &[&Mutant], fates: &[Fate]) -> ExitCode {
             Fate::Schedules { by, .. } => {
                 file.0 += 1;
                 for property in by {
-                    let found = properties.entry(property.clone()).or_default();
+                    let property = property.split(':').next().unwrap_or_default();
+                    let found = properties.entry(property.to_owned()).or_default();
                     found.0 += 1;
                     found.1 += u64::from(by.len() == 1);
                 }
