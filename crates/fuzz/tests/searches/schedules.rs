@@ -68,6 +68,17 @@ fn a_cluster_waits_for_its_holders_notes() {
     assert_sound("note-lost-with-its-holder.yaml", 1..2);
 }
 
+/// The storage server loses its storage, and asks for the images that it should hold. The run lasts so long that it must
+/// state that it has them again.
+#[test]
+fn a_storage_server_is_refilled() {
+    let mut federation = read("storage-server-refilled.yaml");
+    for protocol in ["tic", "sel"] {
+        federation.spec.protocol = federation.spec.protocol.or_instead(protocol).unwrap();
+        assert_eq!(violated(&federation, 0, None), [], "{protocol}");
+    }
+}
+
 /// The process that completed the program fails before all others know the result. A process that learns of it informs
 /// the others.
 #[test]

@@ -244,8 +244,6 @@ impl TaskRecovery {
         }
         if self.is_rank {
             self.unfilled.insert(self.me);
-        } else if self.unfilled.is_empty() {
-            host.held();
         }
     }
 
