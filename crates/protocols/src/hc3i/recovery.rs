@@ -404,9 +404,10 @@ impl Hc3i {
     /// show what is missing.
     fn classify_parts(&mut self, here: &BTreeSet<ImageName>, host: &mut ProtocolHost) {
         let is_undone = |name: &ImageName| self.history.undid_checkpoint(self.cluster, name.position());
-        here.iter().copied().filter(is_undone).for_each(|it| host.delete(it));
+        let (undone, others): (Vec<ImageName>, Vec<ImageName>) = here.iter().copied().partition(is_undone);
+        undone.into_iter().for_each(|it| host.delete(it));
         let is_kept = |name: &ImageName| self.kept.iter().any(|kept| kept.part(self.me) == *name);
-        self.incomplete = here.iter().copied().filter(|it| !is_undone(it) && !is_kept(it)).collect();
+        self.incomplete = others.into_iter().filter(|it| !is_kept(it)).collect();
     }
 
     fn resend_after_restore(&mut self, host: &mut ProtocolHost) {
