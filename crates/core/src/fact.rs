@@ -348,6 +348,7 @@ kinds! {
         Logged
         ProbeSucceeded
         ProbeFailed
+        ProbeUnknown
         Exited
         Checked
         CheckpointRequested
@@ -387,11 +388,12 @@ kinds! {
 
 impl FactKind {
     /// The kinds that processes report only if their nodes run a user's own system.
-    pub const OF_SYSTEMS: [FactKind; 6] = [
+    pub const OF_SYSTEMS: [FactKind; 7] = [
         FactKind::Ready,
         FactKind::Logged,
         FactKind::ProbeSucceeded,
         FactKind::ProbeFailed,
+        FactKind::ProbeUnknown,
         FactKind::Exited,
         FactKind::Checked,
     ];

@@ -32,9 +32,16 @@ pub enum Observation {
         latency: Span,
         /// How the sample ended.
         ending: Ending,
+        /// What the command wrote last, if the sample did not succeed; shortened to [`MOST_SAID_BY_PROBE`] bytes.
+        said: Arc<str>,
     },
     /// The command ended by itself.
-    Exited(Ending),
+    Exited {
+        /// How the command ended.
+        ending: Ending,
+        /// What the command wrote last; shortened to [`MOST_SAID_BY_PROBE`] bytes.
+        said: Arc<str>,
+    },
     /// A check ended.
     Checked {
         /// The check.
@@ -43,8 +50,17 @@ pub enum Observation {
         latency: Span,
         /// How the check ended.
         ending: Ending,
+        /// What the command wrote last; shortened to [`MOST_SAID_BY_CHECK`] bytes.
+        said: Arc<str>,
     },
 }
+
+/// The maximum number of bytes that an observation quotes of what a command of a probe, or of a node, wrote last.
+pub const MOST_SAID_BY_PROBE: usize = 200;
+/// The maximum number of bytes that an observation quotes of what a check wrote last.
+pub const MOST_SAID_BY_CHECK: usize = 500;
+/// The exit status of a command that cannot tell whether the system works (`EX_TEMPFAIL` of `sysexits.h`).
+pub const CANNOT_TELL: u8 = 75;
 
 /// How a command, a request or an attempt to connect ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,8 +75,11 @@ pub enum Ending {
     Opened,
     /// There was no result in time.
     TimedOut,
-    /// It could not be carried out, for this reason: for example, the connection was refused.
+    /// The request or the connection failed, for this reason: for example, the connection was refused.
     Failed(Arc<str>),
+    /// It could not be carried out at all, for this reason, so it says nothing about the system: for example, the command
+    /// does not exist.
+    Impossible(Arc<str>),
 }
 
 /// A watch or a probe.
@@ -88,8 +107,9 @@ impl Observation {
             Observation::Ready => FactKind::Ready,
             Observation::Logged { .. } => FactKind::Logged,
             Observation::Probed { ending, .. } if ending.is_success() => FactKind::ProbeSucceeded,
+            Observation::Probed { ending, .. } if ending.is_unknown() => FactKind::ProbeUnknown,
             Observation::Probed { .. } => FactKind::ProbeFailed,
-            Observation::Exited(_) => FactKind::Exited,
+            Observation::Exited { .. } => FactKind::Exited,
             Observation::Checked { .. } => FactKind::Checked,
         }
     }
@@ -100,17 +120,23 @@ impl Ending {
     pub const fn is_success(&self) -> bool {
         matches!(self, Ending::Exit(0) | Ending::Http(200..=399) | Ending::Opened)
     }
+
+    /// Returns whether a probe or a check that ends in this way does not show whether the system works.
+    pub const fn is_unknown(&self) -> bool {
+        matches!(self, Ending::Exit(CANNOT_TELL) | Ending::Impossible(_))
+    }
 }
 
 impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Ending::Exit(CANNOT_TELL) => write!(f, "exit status {CANNOT_TELL} (cannot tell)"),
             Ending::Exit(status) => write!(f, "exit status {status}"),
             Ending::Signal(signal) => write!(f, "killed by signal {signal}"),
             Ending::Http(status) => write!(f, "HTTP status {status}"),
             Ending::Opened => f.write_str("connection opened"),
             Ending::TimedOut => f.write_str("no result in time"),
-            Ending::Failed(reason) => f.write_str(reason),
+            Ending::Failed(reason) | Ending::Impossible(reason) => f.write_str(reason),
         }
     }
 }

@@ -318,7 +318,8 @@ mod tests {
             };
             run.wait(latency);
             if letter != '-' {
-                let observation = Observation::Probed { probe: PROBE, sample: 0, latency, ending };
+                let observation =
+                    Observation::Probed { probe: PROBE, sample: 0, latency, ending, said: "".into() };
                 run.state(1, Fact::Observed(Box::new(observation)));
             }
             run.wait(Span(millis(100).0 - latency.0));

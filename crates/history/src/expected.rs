@@ -97,7 +97,7 @@ pub fn unpermitted_exits<'h>(history: &'h History<'_>) -> Vec<(Source, &'h Endin
     for (&(process, life), stream) in &history.trace.streams {
         for (number, (_, fact)) in (0..).map(FactNo).zip(stream) {
             if let Fact::Observed(it) = fact
-                && let Observation::Exited(ending) = &**it
+                && let Observation::Exited { ending, .. } = &**it
                 && !is_permitted(&process, ending)
             {
                 exits.push((Source { process, life, number }, ending));
@@ -356,7 +356,7 @@ impl Measuring<'_, '_> {
         let facts = self.history.trace.streams.values().flatten();
         let mut results = facts.filter_map(|(_, fact)| match fact {
             Fact::Observed(it) => match &**it {
-                Observation::Checked { check: of, latency, ending } if *of == check => {
+                Observation::Checked { check: of, latency, ending, .. } if *of == check => {
                     Some((latency, ending))
                 }
                 _ => None,
@@ -364,13 +364,11 @@ impl Measuring<'_, '_> {
             _ => None,
         });
         match results.next() {
-            Some((latency, ending)) if matches!(ending, Ending::TimedOut | Ending::Failed(_)) => {
-                Err(Unknown {
-                    reason: format!("{ending} after {latency}"),
-                    remedy: "raise `within`, or correct the command",
-                    lacks_facts: false,
-                })
-            }
+            Some((latency, ending)) if *ending == Ending::TimedOut || ending.is_unknown() => Err(Unknown {
+                reason: format!("{ending} after {latency}"),
+                remedy: "raise `within`, or correct the command",
+                lacks_facts: false,
+            }),
             Some((latency, ending)) => Ok(Figure {
                 value: if ending.is_success() { 0.0 } else { 1.0 },
                 error: 0.0,

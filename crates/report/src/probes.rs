@@ -285,7 +285,7 @@ mod tests {
             let latency = Span::from_millis(20);
             run.wait(latency);
             let ending = if is_success { Ending::Exit(0) } else { Ending::Exit(1) };
-            let probed = Observation::Probed { probe: ProbeNo(0), sample, latency, ending };
+            let probed = Observation::Probed { probe: ProbeNo(0), sample, latency, ending, said: "".into() };
             run.state(1, Fact::Observed(Box::new(probed)));
             run.wait(Span(every.0 - latency.0));
         }

@@ -5,7 +5,8 @@
 //! it measures the slowdown of a loop that touches the same number of cache lines per event, spread over the same
 //! number of processes.
 //!
-//! `growth once CLUSTERS NODES` runs one case, for a profiler.
+//! `growth once CLUSTERS NODES` runs one case, for a profiler, and prints its number of events. `growth start CLUSTERS
+//! NODES` starts the processes, lets each send one message, and prints their number.
 
 #[path = "../../../benches/common.rs"]
 mod bench;
@@ -42,9 +43,16 @@ const TOUCHES: u64 = 500_000;
 
 fn main() {
     let arguments: Vec<String> = env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
-    if let [_, clusters, nodes] = &arguments[..] {
+    if let [what, clusters, nodes] = &arguments[..] {
         let [clusters, nodes] = [clusters, nodes].map(|it| it.parse().expect("an integer"));
-        println!("{:?}", simulate(clusters, nodes, Some(RECEIVERS)));
+        match what.as_str() {
+            "once" => println!("{} events", simulate(clusters, nodes, EACH, Some(RECEIVERS)).0),
+            "start" => {
+                simulate(clusters, nodes, 1, Some(RECEIVERS));
+                println!("{} processes", clusters * nodes);
+            }
+            _ => panic!("unknown case `{what}`; use `once` or `start`"),
+        }
         return;
     }
     bench::pin(1);
@@ -71,7 +79,7 @@ fn grow(
                 continue;
             }
             let (busy, stats) = bench::busy(|| {
-                let each = || simulate(clusters, nodes, receivers);
+                let each = || simulate(clusters, nodes, EACH, receivers);
                 let times = MESSAGES.div_ceil(messages(clusters * nodes)).max(1);
                 (0..times)
                     .map(|_| each())
@@ -153,13 +161,13 @@ const EACH: u64 = 200;
 /// all other ranks of the cluster. More receivers would mean more channels, not a larger federation.
 const RECEIVERS: u32 = 49;
 
-/// Returns the numbers of events and application messages in 20 ms, during which every cluster takes about two
-/// checkpoints.
-fn simulate(clusters: usize, nodes: usize, receivers: Option<u32>) -> (u64, u64) {
+/// Returns the numbers of events and application messages of a run in which every rank sends this number of messages.
+/// [`EACH`] messages take 20 ms, during which every cluster takes about two checkpoints.
+fn simulate(clusters: usize, nodes: usize, messages: u64, receivers: Option<u32>) -> (u64, u64) {
     let application = synthetic::Config {
         traffic: Traffic::Burst {
-            messages: EACH,
-            batch: 10,
+            messages,
+            batch: messages.min(10) as u32,
             cost: Span::from_millis(1),
             between: 0.05,
             receivers,

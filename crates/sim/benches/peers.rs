@@ -188,7 +188,7 @@ fn with_kept_memory() {
 }
 
 /// Runs one case a few times, for a profiler. `arguments` is `off` or `judged`, followed by a hyphen and the index of
-/// the case if that is not 0, as in `judged-3`.
+/// the case if that is not 0, as in `judged-3`. The next argument of the program is the number of times.
 fn once(arguments: &str) {
     let (way, row) = arguments.split_once('-').unwrap_or((arguments, "0"));
     let run = match way {
@@ -197,9 +197,11 @@ fn once(arguments: &str) {
         _ => panic!("unknown mode `{way}`; use `off` or `judged`"),
     };
     let case = &cases()[row.parse::<usize>().expect("a row is a number")];
-    for _ in 0..5 {
+    let times = std::env::args().nth(2).map_or(5, |it| it.parse().expect("a number of times"));
+    for _ in 0..times {
         println!("{way}: {:.3} M messages/s", 1e-6 / run(case));
     }
+    println!("{times} times");
 }
 
 fn config(case: &Case) -> Config<NodeConfig<Hc3i, Workload>> {

@@ -151,7 +151,7 @@ impl Supervisor {
             (Observation::Logged { watch, .. }, _) => {
                 self.preparation.last_to_log.insert(watch.0, process);
             }
-            (Observation::Exited(ending), SystemEnd::Exit { restarts, .. })
+            (Observation::Exited { ending, .. }, SystemEnd::Exit { restarts, .. })
                 if !restarts || *ending == Ending::Exit(0) =>
             {
                 self.preparation.exited.insert(process);

@@ -240,26 +240,41 @@ fn describe_observation(
     names: &RunNames,
     f: &mut fmt::Formatter<'_>,
 ) -> fmt::Result {
-    let outcome = |ending: &Ending| if ending.is_success() { "succeeds" } else { "fails" };
+    let outcome = |ending: &Ending| match ending {
+        it if it.is_success() => "succeeds",
+        it if it.is_unknown() => "cannot tell",
+        _ => "fails",
+    };
     match observation {
         Observation::Ready => f.write_str("is ready"),
         Observation::Logged { watch, line } => {
             write!(f, "logs {}: {}", names.watch(*watch), printable(line))
         }
-        Observation::Probed { probe, sample, latency, ending } => {
+        Observation::Probed { probe, sample, latency, ending, said } => {
             let (probe, time) = (names.probe(*probe), lasted(*latency));
             write!(f, "probe {probe} {} after {time}", outcome(ending))?;
             if f.alternate() || !ending.is_success() {
-                write!(f, ": {}", printable(&ending.to_string()))?;
+                write!(f, ": {}{}", printable(&ending.to_string()), Said(said))?;
             }
             if f.alternate() { write!(f, " (sample {sample})") } else { Ok(()) }
         }
-        Observation::Exited(ending) => write!(f, "its command ends: {}", printable(&ending.to_string())),
-        Observation::Checked { check, latency, ending } => {
+        Observation::Exited { ending, said } => {
+            write!(f, "its command ends: {}{}", printable(&ending.to_string()), Said(said))
+        }
+        Observation::Checked { check, latency, ending, said } => {
             let (check, time) = (names.check(*check), lasted(*latency));
             let how = printable(&ending.to_string());
-            write!(f, "check \"{check}\" {} after {time}: {how}", outcome(ending))
+            write!(f, "check \"{check}\" {} after {time}: {how}{}", outcome(ending), Said(said))
         }
+    }
+}
+
+/// What a command wrote last, if anything, after a colon.
+struct Said<'a>(&'a str);
+
+impl Display for Said<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, ": {}", printable(self.0)) }
     }
 }
 

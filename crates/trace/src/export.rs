@@ -281,14 +281,23 @@ mod tests {
             Ending::Opened,
             Ending::TimedOut,
             Ending::Failed("connection refused".into()),
+            Ending::Impossible("no such file".into()),
+            Ending::Exit(75),
         ];
-        let samples =
-            (0..).zip(endings).map(|(sample, ending)| Observation::Probed { probe, sample, latency, ending });
+        let samples = (0..).zip(endings).map(|(sample, ending)| {
+            let said = if ending == Ending::Exit(75) { "cannot connect" } else { "" }.into();
+            Observation::Probed { probe, sample, latency, ending, said }
+        });
         let others = [
             Observation::Ready,
             Observation::Logged { watch: WatchNo(0), line: "became leader".into() },
-            Observation::Exited(Ending::Exit(3)),
-            Observation::Checked { check: CheckNo(0), latency, ending: Ending::Exit(1) },
+            Observation::Exited { ending: Ending::Exit(3), said: "no config".into() },
+            Observation::Checked {
+                check: CheckNo(0),
+                latency,
+                ending: Ending::Exit(1),
+                said: "lost 7".into(),
+            },
         ];
         let mut trace = Trace::default();
         for (number, it) in (0..).map(FactNo).zip(samples.chain(others)) {
@@ -302,8 +311,10 @@ mod tests {
             r#""fact":"probeSucceeded","probe":"write","sample":0,"latency_ns":3000000,"ending":"exit","status":0"#,
             r#""text":"probe write fails after 3.00 ms: connection refused (sample 5)""#,
             r#""watch":"leader","line":"became leader","text":"logs leader: became leader""#,
-            r#""text":"its command ends: exit status 3""#,
-            r#""text":"check \"no write is lost\" fails after 3.00 ms: exit status 1""#,
+            r#""fact":"probeUnknown","probe":"write","sample":6"#,
+            r#""ending":"exit","status":75,"said":"cannot connect""#,
+            r#""text":"its command ends: exit status 3: no config""#,
+            r#""text":"check \"no write is lost\" fails after 3.00 ms: exit status 1: lost 7""#,
         ] {
             assert!(text.contains(part), "{part} is missing:\n{text}");
         }

@@ -104,6 +104,7 @@ columns! {
     ending: Option<&'static str>,
     status: Option<u16>,
     reason: Option<String>,
+    said: Option<String>,
     change: Option<Value>,
     text: String,
 }
@@ -375,22 +376,22 @@ impl Row {
                 self.watch = Some(names.watch(*watch));
                 self.line = Some(line.to_string());
             }
-            Observation::Probed { probe, sample, latency, ending } => {
+            Observation::Probed { probe, sample, latency, ending, said } => {
                 self.probe = Some(names.probe(*probe));
                 self.sample = Some(*sample);
                 self.latency_ns = Some(latency.0);
-                self.ending(ending);
+                self.ending(ending, said);
             }
-            Observation::Exited(ending) => self.ending(ending),
-            Observation::Checked { check, latency, ending } => {
+            Observation::Exited { ending, said } => self.ending(ending, said),
+            Observation::Checked { check, latency, ending, said } => {
                 self.check = Some(names.check(*check));
                 self.latency_ns = Some(latency.0);
-                self.ending(ending);
+                self.ending(ending, said);
             }
         }
     }
 
-    fn ending(&mut self, ending: &Ending) {
+    fn ending(&mut self, ending: &Ending, said: &str) {
         let (name, status) = match ending {
             Ending::Exit(status) => ("exit", Some((*status).into())),
             Ending::Signal(signal) => ("signal", Some((*signal).into())),
@@ -398,11 +399,13 @@ impl Row {
             Ending::Opened => ("opened", None),
             Ending::TimedOut => ("timedOut", None),
             Ending::Failed(_) => ("failed", None),
+            Ending::Impossible(_) => ("impossible", None),
         };
         (self.ending, self.status) = (Some(name), status);
-        if let Ending::Failed(reason) = ending {
+        if let Ending::Failed(reason) | Ending::Impossible(reason) = ending {
             self.reason = Some(reason.to_string());
         }
+        self.said = (!said.is_empty()).then(|| said.to_owned());
     }
 
     fn ends(&mut self, from: ProcessId, to: ProcessId, names: &Naming<'_>) {

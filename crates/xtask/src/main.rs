@@ -22,6 +22,7 @@ mod dist;
 mod documents;
 mod features;
 mod generated;
+mod instructions;
 mod layers;
 mod lists;
 mod machine_load;
@@ -50,6 +51,9 @@ enum Task {
         /// Run fewer and shorter iterations.
         #[arg(long)]
         quick: bool,
+        /// Count instructions instead of measuring times, with `valgrind`. Fails if a ratio exceeds its limit.
+        #[arg(long, conflicts_with_all = ["names", "quick"])]
+        instructions: bool,
     },
     /// Build the default program in the release profile from scratch, and print the CPU seconds by cause.
     BuildCost {
@@ -136,7 +140,8 @@ fn perform(task: &Task) -> Result<ExitCode, Box<dyn Error>> {
         MetadataCommand::new().other_options(["--filter-platform=x86_64-unknown-linux-gnu".into()]).exec()?;
     let repository = Repository { root: metadata.workspace_root.clone().into(), metadata };
     match task {
-        Task::Bench { names, quick } => bench::run(&repository, names, *quick),
+        Task::Bench { instructions: true, .. } => instructions::run(&repository),
+        Task::Bench { names, quick, .. } => bench::run(&repository, names, *quick),
         Task::BuildCost { at_most, goal, size_at_most } => {
             build_cost::run(&repository, *goal, *at_most, *size_at_most)
         }

@@ -279,7 +279,7 @@ impl System {
     pub fn source(&self, fact: FactKind, name: &str) -> Option<Source> {
         match fact {
             FactKind::Logged => self.watch_no(name).map(Source::Watch),
-            FactKind::ProbeSucceeded | FactKind::ProbeFailed => {
+            FactKind::ProbeSucceeded | FactKind::ProbeFailed | FactKind::ProbeUnknown => {
                 self.probes.keys().position(|it| it == name).map(|it| Source::Probe(ProbeNo(it as u16)))
             }
             _ => None,

@@ -206,7 +206,7 @@ impl Check<'_> {
         }
         match fact {
             FactKind::Logged => self.no_watch(path, of),
-            FactKind::ProbeSucceeded | FactKind::ProbeFailed => {
+            FactKind::ProbeSucceeded | FactKind::ProbeFailed | FactKind::ProbeUnknown => {
                 let names: Vec<_> = system.probes.keys().collect();
                 self.problem(
                     path,

@@ -85,7 +85,7 @@ mod tests {
         let exits = |ending: Ending, system: SystemEntry| {
             let mut run = run(&[]);
             run.context.system = Some(system);
-            run.state(1, Fact::Observed(Box::new(Observation::Exited(ending))));
+            run.state(1, Fact::Observed(Box::new(Observation::Exited { ending, said: "".into() })));
             check_alone(&RULE, &run)
         };
         let finding = exits(Ending::Exit(3), SystemEntry::default());

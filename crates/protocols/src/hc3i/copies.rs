@@ -61,8 +61,11 @@ enum ReadFor {
 impl Copies {
     pub(super) fn new(config: &Config, membership: &Membership, me: ProcessId, boot: Boot) -> Copies {
         let is_rank = membership.member(me).role == Role::RANK;
-        let mut owners = placement::owners(config, membership, me);
-        owners.retain(|&owner| membership.is_present(owner));
+        let owners = || {
+            let mut owners = placement::owners(config, membership, me);
+            owners.retain(|&owner| membership.is_present(owner));
+            owners
+        };
         Copies {
             notes: History::default(),
             writes: Writes::default(),

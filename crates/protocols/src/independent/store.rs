@@ -74,7 +74,6 @@ impl Store {
         let tables = record.as_deref().and_then(|it| postcard::from_bytes(it).ok()).unwrap_or_default();
         let (history, notes): (History, History) = tables;
         let owns = membership.member(*me).role == Role::RANK;
-        let owners = config.placement.owners(membership, *me);
         let mut store = Store {
             me: *me,
             history,
@@ -87,7 +86,7 @@ impl Store {
             reads: Reads::default(),
             inquiries: Vec::new(),
             early: Vec::new(),
-            refill: Refill::new(*boot, owns, owners),
+            refill: Refill::new(*boot, owns, || config.placement.owners(membership, *me)),
             refuses_refill: !config.defects.obeys(Rule::RefillsHolders),
         };
         if *boot == Boot::Replaced {

@@ -1,6 +1,7 @@
 //! Refilling storage that was lost.
 
 use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 
 use faultline_core::{Boot, Claim, ImageName, Machine, ProcessId, ProtocolTypes};
 
@@ -24,12 +25,13 @@ struct Lacks {
 }
 
 impl Refill {
-    /// Begins a life. `owns` indicates whether the process has images of its own, and `owners` lists the processes
-    /// whose images it should hold.
-    pub(crate) fn new(boot: Boot, owns: bool, owners: impl IntoIterator<Item = ProcessId>) -> Refill {
+    /// Begins a life. `owns` indicates whether the process has images of its own. `owners` lists the processes whose
+    /// images it should hold; this takes time proportional to the size of the federation, so it is called only if the
+    /// storage was lost.
+    pub(crate) fn new(boot: Boot, owns: bool, owners: impl FnOnce() -> Vec<ProcessId>) -> Refill {
         let lacks = (boot == Boot::Replaced).then(|| Lacks {
             own: owns,
-            silent: owners.into_iter().collect(),
+            silent: owners().into_iter().collect(),
             wanted: BTreeSet::new(),
         });
         Refill { lacks }
@@ -90,6 +92,8 @@ impl Refill {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
     use super::super::testing::{Act, Recorder, name};
     use super::*;
 
@@ -97,7 +101,7 @@ mod tests {
     fn storage_that_was_not_lost_lacks_nothing() {
         for boot in [Boot::Fresh, Boot::Restarted] {
             let mut host = Recorder::default();
-            Refill::new(boot, true, [ProcessId(2)]).report(&mut host);
+            Refill::new(boot, true, || unreachable!("the owners are not looked up")).report(&mut host);
             assert_eq!(host.take(), []);
         }
     }
@@ -105,7 +109,7 @@ mod tests {
     #[test]
     fn lost_storage_is_complete_once_everything_is_stored_again() {
         let mut host = Recorder::default();
-        let mut refill = Refill::new(Boot::Replaced, true, [ProcessId(2), ProcessId(3)]);
+        let mut refill = Refill::new(Boot::Replaced, true, || vec![ProcessId(2), ProcessId(3)]);
         refill.owner_reported(ProcessId(2));
         refill.wants(ProcessId(2), [name(2, 1), name(2, 2)]);
         refill.has_own();
@@ -122,7 +126,7 @@ mod tests {
     #[test]
     fn nothing_is_expected_from_an_owner_that_is_gone() {
         let mut host = Recorder::default();
-        let mut refill = Refill::new(Boot::Replaced, false, [ProcessId(2), ProcessId(3)]);
+        let mut refill = Refill::new(Boot::Replaced, false, || vec![ProcessId(2), ProcessId(3)]);
         refill.owner_reported(ProcessId(2));
         refill.wants(ProcessId(2), [name(2, 1)]);
         refill.forget(|owner| owner == ProcessId(2));
@@ -136,7 +140,7 @@ mod tests {
     #[test]
     fn an_owner_may_name_other_images_later() {
         let mut host = Recorder::default();
-        let mut refill = Refill::new(Boot::Replaced, true, [ProcessId(2)]);
+        let mut refill = Refill::new(Boot::Replaced, true, || vec![ProcessId(2)]);
         assert!(refill.lacks_own());
         refill.has_own();
         assert!(!refill.lacks_own());

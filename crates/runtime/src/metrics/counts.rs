@@ -30,6 +30,7 @@ pub struct Counts {
 pub(super) struct Samples {
     pub(super) succeeded: u64,
     pub(super) failed: u64,
+    pub(super) unknown: u64,
     /// Time from the start to the end of each sample, summed.
     pub(super) latency: Span,
 }
@@ -79,6 +80,7 @@ impl Counts {
             let mine = self.probes.entry(*probe).or_default();
             mine.succeeded += theirs.succeeded;
             mine.failed += theirs.failed;
+            mine.unknown += theirs.unknown;
             mine.latency = mine.latency + theirs.latency;
         }
     }
@@ -115,8 +117,11 @@ impl Meter {
     fn observed(&mut self, observation: &Observation) {
         if let Observation::Probed { probe, latency, ending, .. } = observation {
             let samples = self.counts.probes.entry(*probe).or_default();
-            let count = if ending.is_success() { &mut samples.succeeded } else { &mut samples.failed };
-            *count += 1;
+            *match ending {
+                it if it.is_success() => &mut samples.succeeded,
+                it if it.is_unknown() => &mut samples.unknown,
+                _ => &mut samples.failed,
+            } += 1;
             samples.latency = samples.latency + *latency;
         }
     }
@@ -185,16 +190,23 @@ mod tests {
             (0, Ending::Exit(0)),
             (0, Ending::TimedOut),
             (0, Ending::Exit(0)),
+            (1, Ending::Exit(75)),
             (1, Ending::Http(500)),
         ]) {
-            let probed =
-                Observation::Probed { probe: ProbeNo(probe), sample, latency: Span::from_millis(3), ending };
+            let probed = Observation::Probed {
+                probe: ProbeNo(probe),
+                sample,
+                latency: Span::from_millis(3),
+                ending,
+                said: "".into(),
+            };
             meter.count(Time(1), &Fact::Observed(probed.into()));
         }
         let mut counts = meter.counts.clone();
         counts.add(&meter.counts);
-        let first = Samples { succeeded: 4, failed: 2, latency: Span::from_millis(18) };
+        let first = Samples { succeeded: 4, failed: 2, unknown: 0, latency: Span::from_millis(18) };
         assert_eq!(counts.probes[&ProbeNo(0)], first);
-        assert_eq!((counts.probes[&ProbeNo(1)].succeeded, counts.probes[&ProbeNo(1)].failed), (0, 2));
+        let second = Samples { succeeded: 0, failed: 2, unknown: 2, latency: Span::from_millis(12) };
+        assert_eq!(counts.probes[&ProbeNo(1)], second);
     }
 }

@@ -143,7 +143,8 @@ impl Series<'_, '_> {
         });
         let all: Vec<(Labels, Samples)> = all.collect();
         let by_result = all.iter().flat_map(|(labels, samples)| {
-            [("succeeded", samples.succeeded), ("failed", samples.failed)].map(|(result, count)| {
+            let Samples { succeeded, failed, unknown, .. } = *samples;
+            [("succeeded", succeeded), ("failed", failed), ("unknown", unknown)].map(|(result, count)| {
                 let labels = labels.iter().cloned().chain([("result", result.to_owned())]);
                 (labels.collect(), number(count))
             })
@@ -387,7 +388,7 @@ mod tests {
         sum.0.update(|page| {
             let counts = &mut page.values.entry(ClusterId(0)).or_default().counts;
             counts.lost = Span::from_secs(2);
-            let samples = Samples { succeeded: 5, failed: 1, latency: Span::from_millis(1500) };
+            let samples = Samples { succeeded: 5, failed: 1, unknown: 0, latency: Span::from_millis(1500) };
             counts.probes.insert(ProbeNo(0), samples);
             let run = page.run();
             run.info = Some(RunInfo {

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use faultline_core::observation::{MOST_SAID_BY_CHECK, MOST_SAID_BY_PROBE};
 use faultline_core::{CheckNo, Ending, Observation, ProbeNo, WatchNo};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
@@ -188,7 +189,7 @@ impl Rules {
 
     /// Checks that a message makes sense, is of moderate size, and does not come too often.
     fn check(&mut self, told: &Told) -> Result<(), String> {
-        let is_short = |it: &Ending| !matches!(it, Ending::Failed(text) if text.len() > LONGEST_TEXT);
+        let is_short = |it: &Ending| !matches!(it, Ending::Failed(text) | Ending::Impossible(text) if text.len() > LONGEST_TEXT);
         let is_permitted = match told {
             Told::SetUp => true,
             Told::NotReady(text) => text.len() <= LONGEST_TEXT,
@@ -197,15 +198,17 @@ impl Rules {
             Told::Observed(Observation::Logged { watch, line }) => {
                 self.watches.contains(watch) && line.len() < MOST_QUOTED + 4
             }
-            Told::Observed(Observation::Probed { probe, sample, ending, .. }) => {
+            Told::Observed(Observation::Probed { probe, sample, ending, said, .. }) => {
                 let next = self.probes.iter_mut().find(|it| it.0 == *probe).map(|it| &mut it.1);
                 let is_next =
                     next.is_some_and(|it| std::mem::replace(it, sample.saturating_add(1)) == *sample);
-                is_next && is_short(ending)
+                is_next && is_short(ending) && said.len() <= MOST_SAID_BY_PROBE
             }
-            Told::Observed(Observation::Exited(ending)) => is_short(ending),
-            Told::Observed(Observation::Checked { check, ending, .. }) => {
-                self.checks.contains(check) && is_short(ending)
+            Told::Observed(Observation::Exited { ending, said }) => {
+                is_short(ending) && said.len() <= MOST_SAID_BY_PROBE
+            }
+            Told::Observed(Observation::Checked { check, ending, said, .. }) => {
+                self.checks.contains(check) && is_short(ending) && said.len() <= MOST_SAID_BY_CHECK
             }
         };
         if !is_permitted {
@@ -237,17 +240,26 @@ mod tests {
     fn an_executor_must_keep_the_rules() {
         let probed = |no, sample| {
             let ending = Ending::Opened;
-            Told::Observed(Observation::Probed { probe: ProbeNo(no), sample, latency: Span::ZERO, ending })
+            Told::Observed(Observation::Probed {
+                probe: ProbeNo(no),
+                sample,
+                latency: Span::ZERO,
+                ending,
+                said: "".into(),
+            })
         };
         let logged =
             |no, line: &str| Told::Observed(Observation::Logged { watch: WatchNo(no), line: line.into() });
         let long = "a".repeat(LONGEST_TEXT + 1);
-        let failed = |text: &str| Told::Observed(Observation::Exited(Ending::Failed(text.into())));
+        let failed = |text: &str| {
+            Told::Observed(Observation::Exited { ending: Ending::Failed(text.into()), said: "".into() })
+        };
         let mut rules = rules();
         for it in [probed(1, 0), probed(1, 1), logged(2, "a"), failed("a"), Told::SetUp] {
             assert_eq!(rules.check(&it), Ok(()));
         }
-        let checked = Observation::Checked { check: CheckNo(4), latency: Span::ZERO, ending: Ending::Opened };
+        let (latency, ending) = (Span::ZERO, Ending::Opened);
+        let checked = Observation::Checked { check: CheckNo(4), latency, ending, said: "".into() };
         for it in [
             probed(2, 0),
             probed(1, 1),

@@ -161,7 +161,7 @@ impl Shared {
             if !self.is_ready.get() && !self.system.restarts {
                 self.give_up(format!("was not ready when its command ended: {ending}")).await;
             }
-            self.observe(Observation::Exited(ending)).await;
+            self.observe(Observation::Exited { ending, said: "".into() }).await;
             if !self.system.restarts {
                 return;
             }
@@ -287,7 +287,7 @@ impl Shared {
         let latency = Span(begun.elapsed().as_nanos() as u64);
         let told = format!("[check {} ended after {latency}: {ending}]\n{}\n", check.0, output.trim_end());
         self.tell(Told::Output(told.into_bytes())).await;
-        self.observe(Observation::Checked { check, latency, ending }).await;
+        self.observe(Observation::Checked { check, latency, ending, said: "".into() }).await;
     }
 
     async fn probe(self: Rc<Self>, index: usize) {
@@ -304,7 +304,7 @@ impl Shared {
             };
             self.sampling.set(self.sampling.get() - 1);
             let latency = Span(begun.elapsed().as_nanos() as u64);
-            self.observe(Observation::Probed { probe: *no, sample, latency, ending }).await;
+            self.observe(Observation::Probed { probe: *no, sample, latency, ending, said: "".into() }).await;
             sleep_until(begun + *every).await;
         }
     }

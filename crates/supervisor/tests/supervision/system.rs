@@ -13,6 +13,10 @@ use crate::member;
 const NODES: [ProcessId; 2] = [ProcessId(0), ProcessId(1)];
 const FIRST: Life = Life(1);
 
+fn exited(ending: Ending) -> Observation {
+    Observation::Exited { ending, said: "".into() }
+}
+
 struct TestDriver {
     supervisor: Supervisor,
     orders: Vec<Order>,
@@ -147,8 +151,8 @@ fn the_run_ends_at_its_time_once_all_nodes_are_up() {
 fn the_run_ends_once_the_commands_of_a_cluster_have_succeeded() {
     let mut driver = TestDriver::measured(None, SystemEnd::Exit { cluster: ClusterId(1), restarts: false });
     driver.begins(10);
-    driver.observe(20, NODES[0], FIRST, Observation::Exited(Ending::Exit(0)));
-    driver.observe(30, NODES[1], FIRST, Observation::Exited(Ending::Exit(1)));
+    driver.observe(20, NODES[0], FIRST, exited(Ending::Exit(0)));
+    driver.observe(30, NODES[1], FIRST, exited(Ending::Exit(1)));
     assert!(driver.has_ended(), "a command that has failed will not succeed any more");
 }
 
@@ -156,7 +160,7 @@ fn the_run_ends_once_the_commands_of_a_cluster_have_succeeded() {
 fn the_run_does_not_end_before_it_begins() {
     let mut driver = TestDriver::measured(None, SystemEnd::Exit { cluster: ClusterId(1), restarts: false });
     driver.observe(10, NODES[1], FIRST, Observation::Ready);
-    driver.observe(20, NODES[1], FIRST, Observation::Exited(Ending::Exit(0)));
+    driver.observe(20, NODES[1], FIRST, exited(Ending::Exit(0)));
     assert!(!driver.has_ended(), "the other command is not ready");
     driver.observe(30, NODES[0], FIRST, Observation::Ready);
     assert!(driver.has_begun() && driver.has_ended());
@@ -167,9 +171,9 @@ fn a_command_that_is_started_again_ends_the_run_when_it_succeeds() {
     let ends = SystemEnd::Exit { cluster: ClusterId(1), restarts: true };
     let mut driver = TestDriver::measured(None, ends);
     driver.begins(10);
-    driver.observe(30, NODES[1], FIRST, Observation::Exited(Ending::Exit(1)));
+    driver.observe(30, NODES[1], FIRST, exited(Ending::Exit(1)));
     assert!(!driver.has_ended());
-    driver.observe(50, NODES[1], FIRST, Observation::Exited(Ending::Exit(0)));
+    driver.observe(50, NODES[1], FIRST, exited(Ending::Exit(0)));
     assert!(driver.has_ended());
 }
 
@@ -196,7 +200,10 @@ fn a_run_ends_after_its_checks_have_been_carried_out_one_after_the_other() {
     let ends = SystemEnd::After(Span(1_000));
     let mut driver = TestDriver::with(SystemRun { set_up_by: None, ends, checks: vec![last, first, first] });
     let check = |no, process, life| Order::Check { process, life, check: CheckNo(no) };
-    let checked = |no| Observation::Checked { check: CheckNo(no), latency: Span(1), ending: Ending::Exit(1) };
+    let checked = |no| {
+        let (ending, said) = (Ending::Exit(1), "".into());
+        Observation::Checked { check: CheckNo(no), latency: Span(1), ending, said }
+    };
     driver.begins(10);
     driver.orders.clear();
     driver.report(1_010, Report::Timeout);

@@ -1,5 +1,7 @@
 //! A line's columns as a fact: the inverse of [`crate::row`].
 
+use std::sync::Arc;
+
 use faultline_core::fact::Flipped;
 use faultline_core::{
     Boot, Cause, CheckNo, Claim, ClusterId, EndedBy, Ending, Fact, FactKind, FactNo, FaultNo, Life,
@@ -79,20 +81,21 @@ fn observation(kind: FactKind, run: &RunLine, from: &mut Fields<'_>) -> Read<Obs
             let watch = WatchNo(numbered("watch", watches, from)?);
             Observation::Logged { watch, line: crate::printable(&from.text("line")?).into() }
         }
-        FactKind::Exited => Observation::Exited(ending(from)?),
+        FactKind::Exited => Observation::Exited { ending: ending(from)?, said: said(from)? },
         FactKind::Checked => {
             let checks = run.expectations.iter().filter_map(|it| match it {
                 Expectation::Check { text, .. } => Some(&**text),
                 _ => None,
             });
             let check = CheckNo(numbered("check", checks, from)?);
-            Observation::Checked { check, latency: latency(from)?, ending: ending(from)? }
+            Observation::Checked { check, latency: latency(from)?, ending: ending(from)?, said: said(from)? }
         }
         _ => {
             let probes = system.iter().flat_map(|it| &it.probes).map(|it| it.name.as_str());
             let probe = ProbeNo(numbered("probe", probes, from)?);
             let (sample, latency) = (from.number("sample")?, latency(from)?);
-            let observation = Observation::Probed { probe, sample, latency, ending: ending(from)? };
+            let (ending, said) = (ending(from)?, said(from)?);
+            let observation = Observation::Probed { probe, sample, latency, ending, said };
             if observation.kind() != kind {
                 let help = "correct `fact`, `ending` or `status`";
                 return Err(ImportError::new(
@@ -116,6 +119,11 @@ fn latency(from: &mut Fields<'_>) -> Read<Span> {
     from.number("latency_ns").map(Span)
 }
 
+/// Reads what a command wrote last.
+fn said(from: &mut Fields<'_>) -> Read<Arc<str>> {
+    from.optional_text("said").map(|it| crate::printable(&it.unwrap_or_default()).into())
+}
+
 fn ending(from: &mut Fields<'_>) -> Read<Ending> {
     Ok(match &*from.text("ending")? {
         "exit" => Ending::Exit(from.number("status")?),
@@ -124,8 +132,9 @@ fn ending(from: &mut Fields<'_>) -> Read<Ending> {
         "opened" => Ending::Opened,
         "timedOut" => Ending::TimedOut,
         "failed" => Ending::Failed(crate::printable(&from.text("reason")?).into()),
+        "impossible" => Ending::Impossible(crate::printable(&from.text("reason")?).into()),
         other => {
-            let endings = "`exit`, `signal`, `http`, `opened`, `timedOut` and `failed`";
+            let endings = "`exit`, `signal`, `http`, `opened`, `timedOut`, `failed` and `impossible`";
             return Err(from.not_one_of("ending", other, endings));
         }
     })

@@ -71,7 +71,6 @@ impl<P: Grouped> Store<P> {
     ) -> Store<P> {
         host.list();
         let is_rank = view.membership.member(me).role == Role::RANK;
-        let owners = placement.owners(&view.membership, me);
         Store {
             me,
             is_listed: false,
@@ -82,7 +81,7 @@ impl<P: Grouped> Store<P> {
             early: Vec::new(),
             reads: Reads::default(),
             wanted: BTreeMap::new(),
-            refill: Refill::new(boot, is_rank, owners),
+            refill: Refill::new(boot, is_rank, || placement.owners(&view.membership, me)),
             rules,
         }
     }
