@@ -174,7 +174,10 @@ fn input(path: &Path) -> Result<Input, CommandError> {
     };
     let form = match extension {
         Some("graph" | "metis") => GraphFormat::Metis,
-        Some("graphml" | "xml") => GraphFormat::GraphMl,
+        Some("graphml" | "gexf" | "xml") => {
+            let why = miette!(help = GRAPH_HELP, "{}: graphs in XML are not supported", source.label);
+            return Err(CommandError::input(why));
+        }
         _ => GraphFormat::EdgeList,
     };
     let graph = read(&source.bytes, form)

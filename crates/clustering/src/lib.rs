@@ -10,7 +10,7 @@
 //! | module | content |
 //! | --- | --- |
 //! | [`graph`] | communication graphs |
-//! | [`read`] | graphs from text: edge lists, METIS, GraphML |
+//! | [`read`] | graphs from text: edge lists, METIS |
 //! | `balance` | upper limit on a cluster's size |
 //! | `parts` | division into a given number of parts |
 //! | `bisect` | multilevel bisection; exchanges between parts |

@@ -34,9 +34,9 @@ pub(crate) struct FilesArguments {
 /// between the share rolled back and the share logged, and the chosen division, which has the smallest sum of both
 /// (proven optimal for up to 12 processes; for more, the best found). The graph is an edge list
 /// (`from to bytes [messages]`, one channel per line; `faultline export --format graph` writes one), a METIS file
-/// (`.graph` or `.metis`), a GraphML file (`.graphml`), or a recorded run. With `--out`, also writes all divisions as a
-/// picture (front.svg) and as a table (front.csv), the cluster of each process (clusters.csv), the clusters in the form
-/// of a federation file (clusters.yaml), and the output of `--format json` (clusters.json).
+/// (`.graph` or `.metis`), or a recorded run. With `--out`, also writes all divisions as a picture (front.svg) and as a
+/// table (front.csv), the cluster of each process (clusters.csv), the clusters in the form of a federation file
+/// (clusters.yaml), and the output of `--format json` (clusters.json).
 ///
 /// To choose clusters for the traffic of one application in successive intervals of equal length, pass several graphs,
 /// or a recorded run with `--intervals`. The command then also reports whether changing the clusters between intervals,

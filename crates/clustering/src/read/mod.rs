@@ -10,14 +10,9 @@
 //! one. Each is followed by the weight of the edge if the format ends in `1`. Lines that begin with `%` are comments.
 //! Each edge appears twice, once for each end. Several edges between two processes add up.
 //!
-//! *GraphML*: the nodes and edges of the only graph in the file. The bytes of an edge are in its `data` element whose key
-//! is named `bytes` or `weight`; its messages are in the one whose key is named `messages`. An edge without bytes has the
-//! default of the key or, if there is none, 1 byte.
-//!
 //! Numbers may be written with a fraction of zero or with an exponent. A byte order mark is not part of the text.
 
 mod edge_list;
-mod graph_ml;
 mod metis;
 mod number;
 
@@ -36,8 +31,6 @@ pub enum GraphFormat {
     EdgeList,
     /// The graph format of METIS.
     Metis,
-    /// The XML format used by many graph tools.
-    GraphMl,
 }
 
 /// The reason why text cannot be read as a graph. Lines are counted from 1. Quotations are shortened.
@@ -123,14 +116,6 @@ pub enum ReadError {
     NoBytes {
         /// The number of the line.
         line: usize,
-    },
-    /// An edge has a number, but the file declares no key with the bytes.
-    #[error("line {line}: the edge has `{key}`, but no `bytes`; rename the key that contains the bytes")]
-    NotBytes {
-        /// The number of the line.
-        line: usize,
-        /// The name of the key.
-        key: String,
     },
     /// A word should be a number but is not.
     #[error("line {line}: `{word}` {why}")]
@@ -221,88 +206,6 @@ pub enum ReadError {
         /// The other end of the edge.
         neighbour: usize,
     },
-    /// A GraphML file is not XML.
-    #[error("the file is not XML: {0}")]
-    Xml(String),
-    /// An XML file is not GraphML.
-    #[error("line {line}: the file begins with `{element}`, but a GraphML file begins with `graphml`")]
-    NotGraphMl {
-        /// The number of the line.
-        line: usize,
-        /// The name of the first element.
-        element: String,
-    },
-    /// A GraphML file contains no graph.
-    #[error("the file has no `graph` element; add one, with `node` and `edge` elements")]
-    NoGraph,
-    /// A GraphML file has an element that is not supported, or not a second time.
-    #[error(
-        "line {line}: `{element}` in `{parent}` is not supported here; use one `graph` with `node` and `edge` elements"
-    )]
-    Element {
-        /// The number of the line.
-        line: usize,
-        /// The name of the element.
-        element: String,
-        /// The name of the element that contains it.
-        parent: &'static str,
-    },
-    /// A GraphML file has text where only elements are allowed.
-    #[error("line {line}: unexpected text `{text}` in `{parent}`; remove it, or put it in a `desc` element")]
-    Text {
-        /// The number of the line.
-        line: usize,
-        /// The text.
-        text: String,
-        /// The name of the element that contains it.
-        parent: &'static str,
-    },
-    /// An element of a GraphML file lacks an attribute.
-    #[error("line {line}: the `{element}` has no `{attribute}`")]
-    Attribute {
-        /// The number of the line.
-        line: usize,
-        /// The name of the element.
-        element: String,
-        /// The name of the missing attribute.
-        attribute: &'static str,
-    },
-    /// Two elements of a GraphML file have the same identifier.
-    #[error("line {line}: the `{element}` `{id}` appears twice; give each an `id` of its own")]
-    Twice {
-        /// The number of the line.
-        line: usize,
-        /// The name of the element.
-        element: String,
-        /// The identifier.
-        id: String,
-    },
-    /// The data of an edge of a GraphML file has no declaration.
-    #[error("line {line}: there is no key `{key}` for edges; add a `key` element that declares it")]
-    Key {
-        /// The number of the line.
-        line: usize,
-        /// The identifier of the key.
-        key: String,
-    },
-    /// An edge of a GraphML file has the same number twice.
-    #[error(
-        "line {line}: the edge has several numbers of bytes or messages (found `{key}` in addition); keep one"
-    )]
-    Ambiguous {
-        /// The number of the line.
-        line: usize,
-        /// The identifier of the second key.
-        key: String,
-    },
-    /// An edge of a GraphML file refers to a node that does not exist.
-    #[error("line {line}: there is no node `{node}`")]
-    Node {
-        /// The number of the line.
-        line: usize,
-        /// The name of the node.
-        node: String,
-    },
 }
 
 /// Reads a graph from a file in this format.
@@ -319,7 +222,6 @@ pub fn read(bytes: &[u8], format: GraphFormat) -> Result<CommunicationGraph, Rea
     match format {
         GraphFormat::EdgeList => edge_list::read(text),
         GraphFormat::Metis => metis::read(text),
-        GraphFormat::GraphMl => graph_ml::read(text),
     }
 }
 
@@ -357,7 +259,7 @@ mod tests {
     #[test]
     fn an_error_about_a_long_line_is_short() {
         let long = "x".repeat(1 << 20);
-        for format in [GraphFormat::EdgeList, GraphFormat::Metis, GraphFormat::GraphMl] {
+        for format in [GraphFormat::EdgeList, GraphFormat::Metis] {
             for text in [format!("a b {long}"), format!("2 1\n{long}\n1"), format!("<{long}/>")] {
                 if let Err(error) = read(text.as_bytes(), format) {
                     assert!(error.to_string().len() < 1000, "{format:?}");
@@ -369,7 +271,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_panic(bytes: Vec<u8>) {
-            for format in [GraphFormat::EdgeList, GraphFormat::Metis, GraphFormat::GraphMl] {
+            for format in [GraphFormat::EdgeList, GraphFormat::Metis] {
                 let _ = read(&bytes, format);
             }
         }
