@@ -143,11 +143,6 @@ pub(super) const EXCEPTIONS: &[(&str, &str, Instead)] = &[
         After("mkdir -p examples; cp -r $REPOSITORY/examples/python examples"),
     ),
     (
-        "README.md",
-        "faultline traces fault_trace.json",
-        After("cp $REPOSITORY/crates/failures/tests/data/tiny.json fault_trace.json"),
-    ),
-    (
         "docs/failures.md",
         "faultline traces fault_trace.json",
         After("cp $REPOSITORY/crates/failures/tests/data/tiny.json fault_trace.json"),
