@@ -9,12 +9,12 @@
 
 use std::collections::BTreeMap;
 
-use faultline_core::{Claim, FactKind, MessageId, Position, ProcessId, Promise, Vectors};
+use faultline_core::{Claim, FactKind, MessageId, Position, ProcessId, Promise, Time, Vectors};
 
 use crate::finding::{Findings, Worded};
 use crate::property::Property;
 use crate::rule::Rule;
-use faultline_history::{BetweenDelivery, Context, GroupId, History, Point};
+use faultline_history::{BetweenDelivery, Context, Group, GroupId, History, Point};
 
 /// How a run violates the property.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,7 @@ enum Breach {
     DeliveredBeforeCheckpoint { message: MessageId, sent_at: Position, from: GroupId, covered: Position },
     NotCovered { message: MessageId, position: Position },
     OtherPosition { message: MessageId, carried: Position, expected: Position },
+    NeverReached { process: ProcessId, of: GroupId, position: Position },
 }
 
 impl Worded for Breach {
@@ -46,6 +47,11 @@ impl Worded for Breach {
                 "{} carried position {carried}, although its sender was at {expected}",
                 names.message(id)
             ),
+            Breach::NeverReached { process: by, of, position } => format!(
+                "{} claimed to depend on position {position} of {}, which had not reached it",
+                names.process(by),
+                names.group(of)
+            ),
         }
     }
 }
@@ -61,6 +67,9 @@ pub(super) const RULE: Rule = Rule::new(
 fn check(history: &History<'_>, finding: &mut Findings) {
     check_stamps(history, finding);
     check_positions(history, finding);
+    if history.context.common_clock {
+        check_vectors(history, finding);
+    }
     for delivery in &history.between {
         check_delivery(history, delivery, finding);
     }
@@ -101,6 +110,53 @@ fn check_positions(history: &History<'_>, finding: &mut Findings) {
             finding.violated([history.source(at)], breach);
         }
     }
+}
+
+/// Checks that a dependencies vector covers only positions that the other groups had reached by then. Otherwise, a protocol
+/// could claim to depend on everything, and would never have to force a checkpoint.
+fn check_vectors(history: &History<'_>, finding: &mut Findings) {
+    let reached: Vec<Vec<(Time, Position)>> = history.groups.iter().map(reached).collect();
+    for claimed in &history.claims {
+        let vectors = match claimed.claim {
+            Claim::Committed { vectors, .. } | Claim::RolledBack { vectors, .. } => vectors,
+            _ => continue,
+        };
+        let process = history.process_of(claimed.at);
+        let own = history.group_of(process);
+        for (of, &position) in (0..).map(GroupId).zip(vectors.ddv.iter()) {
+            if Some(of) == own || position == Position::default() {
+                continue;
+            }
+            let all = reached.get(usize::from(of.0)).map_or(&[][..], Vec::as_slice);
+            let before = all.partition_point(|(at, _)| *at <= claimed.time);
+            if all[..before].last().is_none_or(|(_, newest)| *newest < position) {
+                let breach = Breach::NeverReached { process, of, position };
+                finding.violated([history.source(claimed.at)], breach);
+            }
+        }
+    }
+}
+
+/// Returns the greatest position of a group at the end of each commit and each restore, in the order of their times.
+fn reached(group: &Group<'_>) -> Vec<(Time, Position)> {
+    let committed = group.checkpoints.iter().filter_map(|(name, it)| {
+        let first = it.commits.iter().map(|commit| commit.time).min()?;
+        Some((first, name.position))
+    });
+    let restored = group.rollbacks.iter().flat_map(|(&incarnation, it)| {
+        it.restores().map(move |restored| {
+            let sn = restored.checkpoint.map(|name| name.position.sn).unwrap_or_default();
+            (restored.time, Position { incarnation, sn })
+        })
+    });
+    let mut all: Vec<(Time, Position)> = committed.chain(restored).collect();
+    all.sort_unstable();
+    let mut newest = Position::default();
+    for (_, position) in &mut all {
+        newest = newest.max(*position);
+        *position = newest;
+    }
+    all
 }
 
 fn check_delivery(history: &History<'_>, delivery: &BetweenDelivery<'_>, finding: &mut Findings) {

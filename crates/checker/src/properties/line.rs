@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use faultline_core::fault::Outcome;
-use faultline_core::{Claim, Fact, Incarnation, Position, Sn, Span, Time, Vectors};
+use faultline_core::{Claim, Incarnation, Position, ProcessId, Sn, Span, Time, Vectors};
 
 use faultline_history::{Checkpoint, CheckpointName, Claimed, Group, GroupId, History};
 
@@ -58,11 +58,23 @@ pub(super) fn slack(history: &History<'_>) -> Span {
 /// storage was protected again.
 pub(super) fn calm_since(history: &History<'_>) -> Time {
     let restores = history.groups.iter().flat_map(|it| it.rollbacks.values()).flat_map(|it| it.restores());
-    let is_protected =
-        |(_, fact): &&(Time, Fact)| matches!(fact, Fact::Claim(it) if **it == Claim::Protected);
-    let protected = history.trace.streams.values().flatten().filter(is_protected).map(|(at, _)| *at);
-    let last = restores.map(|it| it.time).chain(protected).max().unwrap_or_default();
+    let last = restores.map(|it| it.time).chain(protected(history)).max().unwrap_or_default();
     last.max(history.calm_since())
+}
+
+/// Iterates over the times at which processes that had lost their storage first claimed that it is complete again.
+/// Further claims, and those of processes that lost nothing, delay nothing.
+fn protected<'h>(history: &'h History<'_>) -> impl Iterator<Item = Time> + 'h {
+    let is_protected = |it: &&Claimed<'_>| matches!(it.claim, Claim::Protected);
+    let mut claims: BTreeMap<ProcessId, Vec<Time>> = BTreeMap::new();
+    for claimed in history.claims.iter().filter(is_protected) {
+        let host = history.segment(claimed.at.segment).host;
+        claims.entry(host).or_default().push(claimed.time);
+    }
+    claims.into_iter().flat_map(|(process, times)| {
+        let losses = history.supervision.storage_losses(process).iter().map(|it| it.1);
+        losses.filter_map(move |lost| times.iter().copied().filter(|at| *at >= lost).min())
+    })
 }
 
 impl RecoveryLine {

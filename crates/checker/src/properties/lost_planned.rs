@@ -15,8 +15,12 @@ use faultline_core::{Claim, ClusterId, Fact, FactKind, FactNo, Position, Process
 use faultline_trace::Stream;
 use faultline_trace::manifest::Bounds;
 
+use super::evident_loss::round_limit;
 use crate::finding::{Findings, Worded};
 use faultline_history::{Context, History, LifeEnd, Planned, Source};
+
+/// The number of rounds, and of the longest tasks, after which every partition should have acknowledged a request.
+const ROUNDS: u64 = 5;
 
 /// A request for a checkpoint.
 struct Request {
@@ -29,15 +33,21 @@ struct Request {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Breach {
     NextCheckpointLate { process: ProcessId, waited: Span, allowed: Span },
+    NeverAcknowledged { process: ProcessId, waited: Span },
 }
 
 impl Worded for Breach {
     fn sentence(&self, names: &Context) -> String {
-        let Breach::NextCheckpointLate { process: by, waited, allowed } = *self;
-        format!(
-            "{} requested no checkpoint for {waited}, although the next one was due after {allowed}",
-            names.process(by)
-        )
+        match *self {
+            Breach::NextCheckpointLate { process: by, waited, allowed } => format!(
+                "{} requested no checkpoint for {waited}, although the next one was due after {allowed}",
+                names.process(by)
+            ),
+            Breach::NeverAcknowledged { process: by, waited } => format!(
+                "a checkpoint that {} requested was not taken by every partition within {waited}",
+                names.process(by)
+            ),
+        }
     }
 }
 
@@ -50,14 +60,13 @@ pub(super) fn check(history: &History<'_>, planned: &Planned, bounds: &Bounds, f
     if !context.common_clock || halts.iter().any(|it| context.halting.contains(it)) {
         return;
     }
+    let round = round_limit(history).map(|it| it * ROUNDS + context.longest_task * ROUNDS);
     let result = history.results.iter().map(|it| history.time(it.0)).min();
     for (&(process, life), stream) in &history.trace.streams {
         let requests = requests(stream);
         let next = requests.iter().skip(1).map(|it| Some(it.at)).chain([None]);
         for (request, next) in requests.iter().zip(next) {
-            let Some(acknowledged) = acknowledged(history, planned, process, request.position) else {
-                continue;
-            };
+            let acknowledged = acknowledged(history, planned, process, request.position);
             let (before, after): (Vec<&LifeEnd>, Vec<&LifeEnd>) =
                 history.supervision.ends.iter().partition(|it| it.at <= request.at);
             let is_known = |end: &&LifeEnd| {
@@ -66,18 +75,24 @@ pub(super) fn check(history: &History<'_>, planned: &Planned, bounds: &Bounds, f
             if !before.iter().all(is_known) {
                 continue;
             }
+            let next = next.filter(|_| acknowledged.is_some());
             let Some(until) = after.iter().map(|it| it.at).chain(next).chain(result).min() else { continue };
             if is_moving(history, planned, request.at, until) {
                 continue;
             }
-            finding.instances += 1;
             let waited = until.since(request.at);
+            let at = [Source { process, life, number: request.number }];
+            let Some(acknowledged) = acknowledged else {
+                if round.is_some_and(|it| waited > it) {
+                    finding.instances += 1;
+                    finding.violated(at, Breach::NeverAcknowledged { process, waited });
+                }
+                continue;
+            };
+            finding.instances += 1;
             let allowed = tau.max((acknowledged + delivered_within).since(request.at));
             if waited > allowed {
-                finding.violated(
-                    [Source { process, life, number: request.number }],
-                    Breach::NextCheckpointLate { process, waited, allowed },
-                );
+                finding.violated(at, Breach::NextCheckpointLate { process, waited, allowed });
             }
         }
     }

@@ -8,13 +8,17 @@
 
 use std::collections::BTreeSet;
 
-use faultline_core::{Claim, Fact, FactNo, Life, Position, ProcessId, Span};
+use faultline_core::{Claim, Fact, FactNo, Life, Position, ProcessId, Span, Time};
 use faultline_trace::Stream;
 use faultline_trace::manifest::Bounds;
 
 use crate::finding::{Findings, Worded};
+use crate::properties::evident_loss::{Disturbances, round_limit};
 use crate::properties::intervals::{SLACK, lives_before, since_restored};
 use faultline_history::{CheckpointName, Context, Group, History, Source, StoredCopy};
+
+/// The number of rounds after which a write should have ended.
+const ROUNDS: u64 = 5;
 
 /// How a run violates the property.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +49,7 @@ impl Worded for Breach {
 
 pub(super) fn check(history: &History<'_>, bounds: &Bounds, finding: &mut Findings) {
     let slack = if history.context.common_clock { Span(1) } else { SLACK };
+    let writes = Writes::of(history);
     let clusters = &history.context.clusters;
     let gone = history.supervision.gone(clusters);
     let tau_of = |process: ProcessId| -> Option<Span> {
@@ -66,7 +71,7 @@ pub(super) fn check(history: &History<'_>, bounds: &Bounds, finding: &mut Findin
             if let Some(newest) = passed_over(history, group, position, earlier, at, &gone) {
                 finding.violated([at], Breach::NewestNotRestored { process, newest });
             }
-            check_delays(history, process, &lives, (tau, slack), finding);
+            check_delays(history, process, &lives, (tau, slack), &writes, finding);
         }
     }
     for absorption in history.tasks.iter().flat_map(|it| &it.absorptions) {
@@ -79,7 +84,7 @@ pub(super) fn check(history: &History<'_>, bounds: &Bounds, finding: &mut Findin
             finding.violated([at], Breach::NewestNotAbsorbed { by: at.process, of, newest });
         }
         let lives = lives_before(history, of, Life(u32::MAX));
-        check_delays(history, of, &lives, (tau, slack), finding);
+        check_delays(history, of, &lives, (tau, slack), &writes, finding);
     }
 }
 
@@ -123,10 +128,11 @@ fn check_delays(
     process: ProcessId,
     lives: &[(Life, &Stream)],
     (tau, slack): (Span, Span),
+    writes: &Writes,
     finding: &mut Findings,
 ) {
     for &(life, stream) in since_restored(lives) {
-        if let Some((number, waited)) = too_late(history, process, stream, tau + slack) {
+        if let Some((number, waited)) = too_late(history, process, stream, tau + slack, writes) {
             let at = Source { process, life, number: FactNo(number) };
             finding.violated([at], Breach::ProcessCheckpointOverdue { process, waited, every: tau });
         }
@@ -135,14 +141,21 @@ fn check_delays(
 
 /// Checks whether a life ran for longer than `limit` after its last checkpoint without writing another one. Returns the
 /// number of the first fact about a task after that time, and the time elapsed.
-fn too_late(history: &History<'_>, process: ProcessId, stream: &Stream, limit: Span) -> Option<(u64, Span)> {
+fn too_late(
+    history: &History<'_>,
+    process: ProcessId,
+    stream: &Stream,
+    limit: Span,
+    writes: &Writes,
+) -> Option<(u64, Span)> {
     let mut since = stream.first().map(|(at, _)| *at);
     let mut is_writing = false;
+    let mut may_resume = false;
     for (number, (at, fact)) in (0..).zip(stream) {
         match fact {
             Fact::Saved(saved) if saved.0.owner == process => (since, is_writing) = (Some(*at), true),
             // Before this fact, the process has nothing to save.
-            Fact::Restored(_) => since = Some(*at),
+            Fact::Restored(_) => (since, is_writing, may_resume) = (Some(*at), false, true),
             Fact::Claim(claim) => match **claim {
                 Claim::Committed { .. } => {
                     is_writing = false;
@@ -150,11 +163,13 @@ fn too_late(history: &History<'_>, process: ProcessId, stream: &Stream, limit: S
                     // the write.
                     since = since.map(|it| if at.since(it) > limit { *at } else { it });
                 }
-                Claim::RolledBack { .. } => since = Some(*at),
+                // A process resumes once after each restore.
+                Claim::RolledBack { .. } if std::mem::take(&mut may_resume) => since = Some(*at),
                 _ => {}
             },
-            Fact::Ran { .. } if !is_writing => {
-                if let Some(since) = since.filter(|it| at.since(*it) > limit) {
+            Fact::Ran { .. } => {
+                let since = since.filter(|it| at.since(*it) > limit);
+                if let Some(since) = since.filter(|it| !is_writing || writes.should_have_ended(*it, *at)) {
                     return Some((number, at.since(since)));
                 }
             }
@@ -167,6 +182,26 @@ fn too_late(history: &History<'_>, process: ProcessId, stream: &Stream, limit: S
         }
     }
     None
+}
+
+/// How long a process may claim to be writing a checkpoint.
+struct Writes {
+    /// `None` if a storage has yet to complete a write.
+    limit: Option<Span>,
+    disturbances: Disturbances,
+}
+
+impl Writes {
+    fn of(history: &History<'_>) -> Writes {
+        let limit = round_limit(history).map(|it| it * ROUNDS);
+        let disturbances = Disturbances::of(history, limit.unwrap_or_default());
+        Writes { limit, disturbances }
+    }
+
+    /// Returns whether a write that began at `since` should have ended before `now`.
+    fn should_have_ended(&self, since: Time, now: Time) -> bool {
+        self.limit.is_some_and(|limit| self.disturbances.longest_calm(since, now) > limit)
+    }
 }
 
 #[cfg(test)]

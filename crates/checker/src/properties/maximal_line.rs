@@ -8,12 +8,14 @@
 //! this very rollback.
 //!
 //! Only protocols that promise a maximal line have to restore the newest checkpoint. No protocol may restore what an
-//! earlier rollback had undone.
+//! earlier rollback had undone, or what no process had saved.
 //!
 //! A checkpoint cannot be restored if all copies of one of its parts are lost. A rollback to an older one is then only
 //! reported as a remark.
 
-use faultline_core::{Cause, FactKind, Incarnation, Position, Promise};
+use std::collections::BTreeSet;
+
+use faultline_core::{Cause, FactKind, ImageName, Incarnation, Position, ProcessId, Promise, Sn};
 
 use super::orphan_deliveries::{OrphanDeliveries, is_undone};
 use crate::finding::{Findings, Worded};
@@ -27,6 +29,7 @@ use faultline_history::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Breach {
     RestoredUndone { group: GroupId, target: Position },
+    NeverSaved { process: ProcessId, target: Position },
     RestoredOlder { group: GroupId, target: Position, newer: Position },
 }
 
@@ -37,6 +40,9 @@ impl Worded for Breach {
                 "{} rolled back to checkpoint {target}, which an earlier rollback had undone",
                 names.group(by)
             ),
+            Breach::NeverSaved { process: by, target } => {
+                format!("{} restored checkpoint {target}, which had never been saved", names.process(by))
+            }
             Breach::RestoredOlder { group: by, target, newer } => {
                 let by = names.group(by);
                 format!(
@@ -52,6 +58,7 @@ pub(super) const RULE: Rule =
         .needs(&[FactKind::CheckpointCommitted, FactKind::Restored]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
+    check_saved(history, finding);
     if history.planned.is_some() {
         return; // `valid_checkpoints` judges restores, for all partitions together
     }
@@ -66,6 +73,55 @@ fn check(history: &History<'_>, finding: &mut Findings) {
             }
         }
     }
+}
+
+/// Checks that every part that a process restored had been saved. The log of another system may not state who saved which
+/// part; some process must then have saved a part of a checkpoint with the same number.
+fn check_saved(history: &History<'_>, finding: &mut Findings) {
+    let context = history.context;
+    let is_imported = context.unmatched.is_some();
+    let restored = history.witnessed.iter().filter(|it| it.is_restored);
+    let mut restored = restored.filter_map(|it| Some((it.at, it.part?))).peekable();
+    if restored.peek().is_none() || !context.recorded.contains(FactKind::CheckpointCommitted) {
+        return;
+    }
+    let saved = || history.witnessed.iter().filter(|it| !it.is_restored).filter_map(|it| it.part);
+    let parts: BTreeSet<ImageName> = saved().collect();
+    let numbers: BTreeSet<Sn> = saved().map(|it| it.sn).collect();
+    for (at, part) in restored {
+        if parts.contains(&part) || is_imported && numbers.contains(&part.sn) {
+            continue;
+        }
+        let process = history.process_of(at);
+        let mut others = (0..history.processes.len() as u32).map(ProcessId);
+        match others.find(|it| history.trace.has_gap_of(*it)) {
+            Some(other) => finding.lacks_facts_of(other, context),
+            None => {
+                let breach = Breach::NeverSaved { process, target: part.position() };
+                finding.violated([history.source(at)], breach);
+            }
+        }
+    }
+}
+
+/// Returns whether a rollback passed over a committed checkpoint, although nothing prevented the group from restoring it.
+pub(super) fn passes_over_a_clean_one(
+    history: &History<'_>,
+    number: GroupId,
+    incarnation: Incarnation,
+) -> bool {
+    let group = &history.groups[number];
+    let Some(rollback) = group.rollbacks.get(&incarnation) else { return false };
+    let Some(target) = rollback.target() else { return false };
+    let line = group.line_before(incarnation);
+    let position = target.map(|it| it.position).unwrap_or_default();
+    let mut newer = group.committed_after(&line, position).peekable();
+    if newer.peek().is_none() {
+        return false;
+    }
+    let orphans = &OrphanDeliveries::of(history);
+    let judge = Judge { history, orphans, number, group, incarnation, rollback };
+    newer.any(|(_, it)| matches!(judge.state_of(it), CheckpointState::Clean))
 }
 
 struct Judge<'a> {

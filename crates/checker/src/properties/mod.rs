@@ -16,6 +16,7 @@ mod departures;
 mod drained;
 mod durable_before_commit;
 mod durable_before_resume;
+mod evident_loss;
 mod exactly_once;
 mod expected;
 mod faults_took_effect;

@@ -20,7 +20,7 @@ use super::orphan_deliveries::is_undone;
 use crate::finding::{Findings, Worded};
 use crate::property::Property;
 use crate::rule::Rule;
-use faultline_history::{Context, GroupId, History, Message, Point, RestoredBy, Rollback, SegmentNo};
+use faultline_history::{Context, Group, GroupId, History, Message, Point, RestoredBy, Rollback, SegmentNo};
 
 /// A rollback of a group.
 type RollbackOf = (GroupId, Incarnation);
@@ -57,7 +57,7 @@ fn check(history: &History<'_>, finding: &mut Findings) {
     let ended: usize = ends.values().map(BTreeSet::len).sum();
     let follows_line = history.context.promises.affected == Affected::Line;
     for (number, group) in history.groups.numbered() {
-        let mut lives: Vec<Life> = vec![Life(1); group.members.len()];
+        let failed = after_failures(history, group, &ends);
         let mut rolled_back = 0;
         for (&incarnation, rollback) in &group.rollbacks {
             if rollback.restores().next().is_none() {
@@ -66,7 +66,7 @@ fn check(history: &History<'_>, finding: &mut Findings) {
             finding.instances += 1;
             rolled_back += 1;
             let is_on_line = follows_line && rolled_back <= ended;
-            if is_after_an_end(history, rollback, &group.members, &mut lives, &ends) || is_on_line {
+            if failed.contains(&incarnation) || is_on_line {
                 caused.push((number, incarnation));
             } else {
                 open.insert((number, incarnation), Undone::by(history, (number, incarnation), rollback));
@@ -93,8 +93,20 @@ fn check(history: &History<'_>, finding: &mut Findings) {
     }
 }
 
+/// Returns the rollbacks of a group that follow the end of a life of one of its processes, by their incarnations.
+pub(super) fn after_failures(
+    history: &History<'_>,
+    group: &Group<'_>,
+    ends: &BTreeMap<ProcessId, BTreeSet<Life>>,
+) -> BTreeSet<Incarnation> {
+    let mut lives: Vec<Life> = vec![Life(1); group.members.len()];
+    let restored = group.rollbacks.iter().filter(|(_, it)| it.restores().next().is_some());
+    let failed = restored.filter(|(_, it)| is_after_an_end(history, it, &group.members, &mut lives, ends));
+    failed.map(|(&incarnation, _)| incarnation).collect()
+}
+
 /// Returns the lives that the supervisor ended, or whose end it detected, by process.
-fn ends(history: &History<'_>) -> BTreeMap<ProcessId, BTreeSet<Life>> {
+pub(super) fn ends(history: &History<'_>) -> BTreeMap<ProcessId, BTreeSet<Life>> {
     let mut ends: BTreeMap<ProcessId, BTreeSet<Life>> = BTreeMap::new();
     for end in &history.supervision.ends {
         ends.entry(end.process).or_default().insert(end.life);

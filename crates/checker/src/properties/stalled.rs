@@ -129,12 +129,16 @@ fn idle(history: &History<'_>, process: ProcessId) -> Option<(Point, Span)> {
 }
 
 /// Returns whether a fact shows that the application sent, received or computed something.
-fn acts(fact: &Fact) -> bool {
+pub(super) fn acts(fact: &Fact) -> bool {
     matches!(fact, Fact::Sent { .. } | Fact::Delivered(_) | Fact::Computed { .. })
 }
 
 /// Iterates over the facts of a segment, starting with fact number `from`.
-fn facts<'a>(history: &'a History<'_>, no: SegmentNo, from: u32) -> impl Iterator<Item = &'a (Time, Fact)> {
+pub(super) fn facts<'a>(
+    history: &'a History<'_>,
+    no: SegmentNo,
+    from: u32,
+) -> impl Iterator<Item = &'a (Time, Fact)> {
     let Segment { host, life, end, .. } = *history.segment(no);
     let stream = history.trace.streams.get(&(host, life)).map_or(&[][..], |it| &it[..]);
     stream.iter().take(end as usize).skip(from as usize)
