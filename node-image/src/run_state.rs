@@ -11,7 +11,6 @@ use faultline_api::supervision::{
 };
 use faultline_core::fault::{Change, FaultAccount, FaultState, Outcome};
 use faultline_core::{ClusterId, Fact, Life, Presence, ProcessId, Span, Time};
-use faultline_report::DisplayNames;
 use faultline_report::events::{self, EventReporter};
 use faultline_report::explain::never_due;
 use faultline_runtime::Observer;
@@ -151,23 +150,17 @@ impl RunState {
             processes: it.nodes,
             ..ClusterReport::default()
         };
+        let reporter = EventReporter::new(manifest, self.awaited.clone());
+        let run_state = self.clone();
+        let alone = manifest.clusters.iter().map(|it| it.nodes == 1).collect();
+        let is_of_system = manifest.system.is_some();
+        let recorder =
+            RunRecorder { run_state, reporter, begun: None, finished: BTreeSet::new(), alone, is_of_system };
         let status = &mut self.lock().status;
         status.clusters = manifest.clusters.iter().map(cluster).collect();
-        status.links = manifest.links.iter().map(|link| self.link(link)).collect();
+        status.links = recorder.links(&manifest.links);
         status.faults.planned = manifest.plan.len() as u32;
-        let reporter = EventReporter::new(DisplayNames::new(manifest), self.awaited.clone());
-        RunRecorder { run_state: self.clone(), reporter, begun: None, finished: BTreeSet::new() }
-    }
-
-    fn link(&self, link: &LinkEntry) -> LinkReport {
-        let micros = |span: Span| span.0 / 1000;
-        LinkReport {
-            from: self.names.cluster(link.from).to_owned(),
-            to: self.names.cluster(link.to).to_owned(),
-            requested_micros: micros(link.requested.latency),
-            measured_micros: link.measured.map(|it| micros(it.latency)),
-            as_requested: link.as_requested(),
-        }
+        recorder
     }
 
     fn request(&self, request: &faultline_runtime::remote::PlaceRequest) -> Request {
@@ -239,6 +232,9 @@ pub(crate) struct RunRecorder {
     begun: Option<Time>,
     /// Ranks that have finished and have not rolled back since.
     finished: BTreeSet<ProcessId>,
+    /// For each cluster, whether it has only one process, and therefore no link within it.
+    alone: Vec<bool>,
+    is_of_system: bool,
 }
 
 impl RunRecorder {
@@ -263,11 +259,30 @@ impl RunRecorder {
         if let Change::Link { from, to, properties } = *change {
             let entry =
                 LinkEntry { from, to, requested: properties, measured: None, observed: None, since: None };
-            let asked = self.run_state.link(&entry);
+            let asked = self.link(&entry);
             let links = &mut self.run_state.lock().status.links;
             links.iter_mut().filter(|it| (&it.from, &it.to) == (&asked.from, &asked.to)).for_each(|it| {
                 *it = asked.clone();
             });
+        }
+    }
+
+    /// Returns the reports of the links that exist.
+    fn links(&self, links: &[LinkEntry]) -> Vec<LinkReport> {
+        let is_alone = |it: ClusterId| self.alone.get(it.index()).copied().unwrap_or_default();
+        let links = links.iter().filter(|it| it.from != it.to || !is_alone(it.from));
+        links.map(|it| self.link(it)).collect()
+    }
+
+    fn link(&self, link: &LinkEntry) -> LinkReport {
+        let micros = |span: Span| span.0 / 1000;
+        let names = &self.run_state.names;
+        LinkReport {
+            from: names.cluster(link.from).to_owned(),
+            to: names.cluster(link.to).to_owned(),
+            requested_micros: micros(link.requested.latency),
+            measured_micros: link.measured.map(|it| micros(it.latency)),
+            as_requested: link.as_requested().filter(|_| link.is_judged(self.is_of_system)),
         }
     }
 }
@@ -331,8 +346,9 @@ impl Observer for RunRecorder {
 
     fn measured(&mut self, links: &[LinkEntry]) {
         let event = self.reporter.measured(links);
+        let reports = self.links(links);
         let data = &mut *self.run_state.lock();
-        data.status.links = links.iter().map(|link| self.run_state.link(link)).collect();
+        data.status.links = reports;
         data.note_now(event);
     }
 

@@ -259,7 +259,8 @@ pub struct RunStatus {
     pub clusters: Vec<ClusterReport>,
     /// Counts of faults.
     pub faults: Faults,
-    /// One entry for each link within a cluster, and for each direction of each link between clusters.
+    /// One entry for each link within a cluster of several processes, and for each direction of each link between
+    /// clusters.
     #[serde(deserialize_with = "first::<MAX_LINKS, _, _>")]
     pub links: Vec<LinkReport>,
     /// Features that traffic control supports; absent if no place has a shaper, in which case delay lines in the nodes
@@ -381,9 +382,10 @@ pub struct LinkReport {
     pub to: String,
     /// Requested latency, in microseconds.
     pub requested_micros: u64,
-    /// Measured latency, in microseconds; absent before the measurement, and for links within a cluster of one process.
+    /// Measured latency, in microseconds; absent before the measurement.
     pub measured_micros: Option<u64>,
-    /// Whether the measured latency equals the requested one, within the tolerance.
+    /// Whether the measured latency equals the requested one, within the tolerance; absent before the measurement, and
+    /// for a link of a user's own system of which nothing is requested.
     pub as_requested: Option<bool>,
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use faultline_api::Federation;
 use faultline_catalog::awaited_clusters;
 use faultline_core::{ClusterId, Fact, ProcessId, Time};
-use faultline_report::DisplayNames;
 use faultline_report::events::EventReporter;
 use faultline_supervisor::{ClusterStatus, Status};
 use faultline_trace::Manifest;
@@ -26,8 +25,7 @@ pub(crate) struct View<'a> {
 
 impl View<'_> {
     pub(crate) fn live(self, manifest: &Manifest) -> Live {
-        let reporter =
-            EventReporter::new(DisplayNames::new(manifest), awaited_clusters(&self.federation.spec));
+        let reporter = EventReporter::new(manifest, awaited_clusters(&self.federation.spec));
         Live { screen: self.screen(manifest), reporter, origin: None, page: None }
     }
 

@@ -4,8 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::Change;
-use faultline_core::{Claim, ClusterId, EndedBy, Fact, FaultNo, Incarnation, Position, ProcessId};
+use faultline_core::{
+    Claim, ClusterId, EndedBy, Fact, FaultNo, Incarnation, Observation, Position, ProcessId,
+};
 use faultline_history::GroupId;
+use faultline_trace::Manifest;
 use faultline_trace::describe::{Subject, describe};
 use faultline_trace::fault::{describe_change, describe_fault};
 use faultline_trace::manifest::LinkEntry;
@@ -28,6 +31,8 @@ pub struct ReportedEvent {
 #[derive(Debug)]
 pub struct EventReporter {
     names: DisplayNames,
+    /// Whether the run is one of a user's own system.
+    is_of_system: bool,
     checkpoints: BTreeMap<ClusterId, Checkpoints>,
     /// Planned faults that are pauses.
     pauses: BTreeSet<FaultNo>,
@@ -50,11 +55,11 @@ struct Checkpoints {
 }
 
 impl EventReporter {
-    /// Creates a reporter for the run with these processes and clusters. `awaited` contains the clusters that join
-    /// later.
-    pub fn new(names: DisplayNames, awaited: BTreeSet<ClusterId>) -> EventReporter {
+    /// Creates a reporter for the run with this manifest. `awaited` contains the clusters that join later.
+    pub fn new(manifest: &Manifest, awaited: BTreeSet<ClusterId>) -> EventReporter {
         EventReporter {
-            names,
+            names: DisplayNames::new(manifest),
+            is_of_system: manifest.system.is_some(),
             checkpoints: BTreeMap::new(),
             pauses: BTreeSet::new(),
             failing: BTreeSet::new(),
@@ -94,6 +99,10 @@ impl EventReporter {
             Fact::Detected { process: of, .. } if self.absent.contains(&self.names.cluster_of(*of)) => None,
             Fact::Detected { process: of, .. } if self.failing.insert(self.names.unit_of(*of)) => {
                 warn("FailureDetected", self.sentence(process, fact))
+            }
+            // A system recovers by itself, without a rollback.
+            Fact::Observed(it) if **it == Observation::Ready && self.failing.remove(&unit) => {
+                event("ReadyAgain", self.sentence(process, fact))
             }
             Fact::Changed(change) => {
                 let reason = match &**change {
@@ -204,8 +213,10 @@ impl EventReporter {
     /// Returns the event that reports the measurements of the links.
     pub fn measured(&self, links: &[LinkEntry]) -> ReportedEvent {
         let all = count(links.len() as u64, "link");
-        let off = links.iter().filter(|it| it.as_requested() == Some(false)).count();
+        let judged: Vec<&LinkEntry> = links.iter().filter(|it| it.is_judged(self.is_of_system)).collect();
+        let off = judged.iter().filter(|it| it.as_requested() == Some(false)).count();
         let (warning, text) = match off {
+            0 if judged.is_empty() => (false, format!("{all} measured; no delay is requested of them")),
             0 => (false, format!("{all} measured, each with the requested delay")),
             _ => (true, format!("{off} of {all}: the measured delay differs from the requested one")),
         };

@@ -567,8 +567,7 @@ fn lives_ended_by_a_fault_are_reported_with_it_and_others_separately() {
     assert!(told[3].contains("(fault 3, pause); it was declared failed and killed at 0.80 s"), "{told:?}");
 
     // During the run, only lives that were declared failed are reported separately from the faults.
-    let mut reporter =
-        faultline_report::events::EventReporter::new(DisplayNames::new(&manifest), Default::default());
+    let mut reporter = faultline_report::events::EventReporter::new(&manifest, Default::default());
     let told: Vec<_> = trace
         .supervisor()
         .iter()
@@ -580,6 +579,31 @@ fn lives_ended_by_a_fault_are_reported_with_it_and_others_separately() {
     assert_eq!(reasons, expected);
     assert!(told[3].text.starts_with("rennes-1 sent no heartbeat"), "{told:?}");
     assert!(told[5].text.starts_with("rennes-1 has been paused for too long (fault 3)"), "{told:?}");
+}
+
+/// rennes-1 of a system crashes, and becomes ready again; a system never rolls back.
+#[test]
+fn a_node_of_a_system_has_failed_until_it_is_ready_again() {
+    use faultline_core::{ClusterId, EndedBy, Fact, Life, Observation, Scope, StorageFate};
+    use faultline_report::events::EventReporter;
+
+    let (mut manifest, _) = common::run(2);
+    manifest.system = Some(Default::default());
+    manifest.promises.scope = Scope::Process;
+    let (rennes, process) = (ClusterId(1), DisplayNames::new(&manifest).processes(ClusterId(1))[1]);
+    let (storage, by) = (StorageFate::Kept, EndedBy::PlaceLost);
+    let mut reporter = EventReporter::new(&manifest, Default::default());
+    let ready = Fact::Observed(Box::new(Observation::Ready));
+    assert_eq!(reporter.observe(process, &ready), None);
+    for fact in
+        [Fact::Failed { process, life: Life(1), storage, by }, Fact::Detected { process, life: Life(1) }]
+    {
+        reporter.observe(ProcessId::SUPERVISOR, &fact);
+    }
+    assert!(reporter.is_failing(rennes));
+    let told = reporter.observe(process, &ready).expect("it is an event");
+    assert_eq!((told.reason, told.text.as_str(), told.warning), ("ReadyAgain", "rennes-1 is ready", false));
+    assert!(!reporter.is_failing(rennes));
 }
 
 /// rennes joins and leaves; rennes-1 is lost before, in between and afterwards.
@@ -594,7 +618,7 @@ fn a_place_lost_while_its_cluster_is_absent_is_no_failure() {
     let (storage, by) = (StorageFate::Lost, EndedBy::PlaceLost);
     let lost = |life| [Fact::Failed { process, life, storage, by }, Fact::Detected { process, life }];
     let [before, between, afterwards] = [1, 2, 3].map(|it| lost(Life(it)));
-    let mut reporter = EventReporter::new(names, [rennes].into());
+    let mut reporter = EventReporter::new(&manifest, [rennes].into());
     let presence = [vec![Fact::Joined(rennes)], vec![Fact::Left(rennes)]];
     let [joined, left] = presence;
     let facts = [vec![Fact::Begun], before.to_vec(), joined, between.to_vec(), left, afterwards.to_vec()];
@@ -714,7 +738,7 @@ fn a_federation_that_rolls_back_together_is_unrecoverable_as_a_whole() {
 
     let names = DisplayNames::new(&manifest);
     let clusters: Vec<_> = names.clusters().collect();
-    let mut reporter = EventReporter::new(names, Default::default());
+    let mut reporter = EventReporter::new(&manifest, Default::default());
     assert!(!clusters.iter().any(|it| reporter.is_unrecoverable(*it)));
     let event = reporter.observe(process, &claim).unwrap();
     assert_eq!(event.text, "no checkpoint of the federation can be restored");

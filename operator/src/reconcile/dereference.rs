@@ -77,12 +77,14 @@ pub enum Supervision {
 /// What the operator reports about the links in a supervisor's status, which may list thousands of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkSummary {
-    /// Number of links that have been measured.
+    /// Number of measured links of which a latency is requested.
     pub measured: usize,
     /// Number of links on which the measured latency is as requested.
     pub as_requested: usize,
     /// Number of links without a measured latency.
     pub unmeasured: usize,
+    /// Number of measured links of which nothing is requested.
+    pub not_judged: usize,
     /// The link that deviates most from its requested latency, and the deviation in microseconds.
     pub worst: Option<(LinkReport, u64)>,
 }
@@ -98,6 +100,10 @@ impl LinkSummary {
             measured: judged().count(),
             as_requested: judged().filter(|it| it.as_requested == Some(true)).count(),
             unmeasured: links.iter().filter(|it| it.measured_micros.is_none()).count(),
+            not_judged: links
+                .iter()
+                .filter(|it| it.measured_micros.is_some() && it.as_requested.is_none())
+                .count(),
             worst: worst.and_then(|it| Some((it.clone(), deviation(it)?))),
         }
     }

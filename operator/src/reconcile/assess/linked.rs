@@ -9,7 +9,7 @@ use crate::reconcile::freeze::Frozen;
 
 impl Report<'_> {
     pub(super) fn links(&mut self, frozen: &Frozen, said: &RunStatus, links: &LinkSummary) {
-        let LinkSummary { measured, as_requested, unmeasured, worst } = links;
+        let LinkSummary { measured, as_requested, unmeasured, not_judged, worst } = links;
         let Emulated { word, reason, sentence } = emulated(said.shaping.as_ref());
         let early = matches!(said.phase, RunPhase::Gathering | RunPhase::Measuring) && *measured == 0;
         // The pods report only at their start what their kernels support.
@@ -32,10 +32,14 @@ impl Report<'_> {
             message += &format!("; links that changed and have not been measured yet: {unmeasured}");
         }
         let (status, reason) = match () {
+            () if *measured == 0 && *not_judged > 0 => ("True", "NothingRequested"),
             () if *measured == 0 => ("Unknown", "NotMeasured"),
             () if as_requested == measured => ("True", reason),
             () => ("False", "NotAsRequested"),
         };
+        if reason == "NothingRequested" {
+            message = "no delay is requested of any link, so none is judged".into();
+        }
         if status == "Unknown" {
             message = if early {
                 "the links will be measured once all processes are ready"
