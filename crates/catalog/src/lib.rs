@@ -253,7 +253,7 @@ impl<N: Hosted> Setup<N> {
             membership: membership(spec, extra),
             links: spec.links().expand(&spec.clusters),
             supervisor: faultline_supervisor::Config {
-                detect_after: spec.failures().detect_after(),
+                detect_after: spec.detect_after(),
                 restart_after: spec.failures().restart_after(),
                 spares: spec.failures().spares(),
                 volatile_storage: storage.kind == StorageKind::Memory,

@@ -145,7 +145,7 @@ fn bounds(spec: &FederationSpec, promises: Promises) -> Option<Bounds> {
     let of_cluster = |name: &str| own.get(name).map_or(every, |it| it.0);
     Some(Bounds {
         checkpoint_every: spec.clusters.iter().map(|it| of_cluster(&it.name)).collect(),
-        detect_after: spec.failures().detect_after(),
+        detect_after: spec.detect_after(),
         collect_every: collect_every(&spec.protocol),
         delivered_within: delivered_within(spec),
     })
@@ -197,7 +197,10 @@ fn system(system: &System, names: &Names) -> SystemEntry {
         every: probe.every(),
         timeout: probe.timeout(),
     });
-    let may_exit = |it: &ProcessId| system.on(names.cluster(names.cluster_of(*it))).on_exit != OnExit::Fail;
+    let may_exit = |it: &ProcessId| {
+        let on_exit = system.on(names.cluster(names.cluster_of(*it))).on_exit;
+        !matches!(on_exit, OnExit::Fail | OnExit::Daemon)
+    };
     let ends = system.ends.as_ref().and_then(|it| it.exit.as_ref());
     let may_finish = |it: &ProcessId| ends.is_some_and(|name| is_in(name, *it));
     SystemEntry {

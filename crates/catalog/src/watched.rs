@@ -10,7 +10,7 @@ use faultline_core::{
     Time, Trigger,
 };
 use faultline_protocols::none::NoStamp;
-use faultline_supervisor::{SystemEnd, SystemRun};
+use faultline_supervisor::{AfterExit, SystemEnd, SystemRun};
 
 use crate::{Hosted, Setup, SetupError, Visitor};
 
@@ -89,10 +89,7 @@ fn run(spec: &FederationSpec, system: &System, setup: &Setup<Watched>) -> System
     let exit = stated.and_then(|it| setup.names.cluster_id(it.exit.as_ref()?));
     let after = stated.and_then(|it| Some(it.after?.0));
     let ends = match exit {
-        Some(cluster) => {
-            let on_exit = system.on(setup.names.cluster(cluster)).on_exit;
-            SystemEnd::Exit { cluster, restarts: on_exit == OnExit::Restart }
-        }
+        Some(cluster) => SystemEnd::Exit(cluster),
         None => SystemEnd::After(after.unwrap_or_else(|| {
             let times = setup.supervisor.plan.iter().filter_map(|it| match it.trigger {
                 Trigger::At(at) => Some(at.since(Time::ZERO)),
@@ -103,7 +100,18 @@ fn run(spec: &FederationSpec, system: &System, setup: &Setup<Watched>) -> System
     };
     let set_up_by = system.setup.as_ref().and_then(|it| setup.names.process_id(&it.by));
     let checks = spec.checks().filter_map(|it| setup.names.process_id(it.by.as_ref()?)).collect();
-    SystemRun { set_up_by, ends, checks }
+    let stated: Vec<_> = spec.clusters.iter().map(|it| system.on(&it.name)).collect();
+    let after_exit = stated.iter().map(|it| match it.on_exit {
+        OnExit::Fail | OnExit::Daemon => AfterExit::End,
+        OnExit::Stay => AfterExit::Stay,
+        OnExit::Restart => AfterExit::Restart,
+        OnExit::RestartCluster => AfterExit::RestartCluster,
+    });
+    let after_exit = after_exit.collect();
+    let starts_after =
+        stated.iter().map(|it| it.after.iter().filter_map(|name| setup.names.cluster_id(name)).collect());
+    let starts_after = starts_after.collect();
+    SystemRun { set_up_by, ends, checks, after_exit, starts_after }
 }
 
 /// Returns an error if the federation is a system, which cannot run in virtual time.

@@ -123,9 +123,11 @@ impl Processes<'_> {
     ) -> Result<RunOutcome, CommandError> {
         let busy = machine::load().filter(|it| it.state != CheckState::Ok);
         if let Some(Finding { detail, .. }) = busy.filter(|_| !self.view.output.quiet) {
-            live.warn(&format!(
-                "this machine is busy (load {detail}): slow processes may be declared failed"
-            ));
+            let what = match options.supervisor.system {
+                None => "slow processes may be declared failed",
+                Some(_) => "the system may be slower than usual",
+            };
+            live.warn(&format!("this machine is busy (load {detail}): {what}"));
         }
         if options.supervisor.system.is_some() {
             self.check_system(&options, live)?;

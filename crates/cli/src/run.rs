@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::sync::Arc;
 
+use faultline_api::parse::Text;
 use faultline_api::quantity::Size;
 use faultline_console::repetition::Repetition;
 use faultline_shaper::{Kernel, ShapingSide};
@@ -50,6 +51,13 @@ pub(crate) fn run(arguments: &RunArguments, memory: Option<Size>) -> Result<Exit
     let text = source.text();
     let first = arguments.seed.unwrap_or_else(|| federation.spec.seed());
     let is_real = arguments.backend == BackendName::Local;
+    if is_real {
+        let missing = faultline_launch::missing_commands(&federation.spec, first);
+        let missing = missing.map_err(|it| CommandError::input(miette!(help = it.help, "{}", it.message)))?;
+        if !missing.is_empty() {
+            return Err(CommandError::input(*Text::new(&source.label, text).reject(missing)));
+        }
+    }
     let page =
         arguments.view.map(|address| RunPage::open(address, &federation, first, is_real)).transpose()?;
     let page = page.map(Arc::new);

@@ -41,6 +41,8 @@ pub enum EndedBy {
     SupervisorRestarted,
     /// The process, which had already failed, moved to a spare node. The spare has none of its data.
     Moved,
+    /// In a system, the command of the node exited, or that of another node of its cluster, and is started again.
+    CommandExited,
 }
 
 impl EndedBy {

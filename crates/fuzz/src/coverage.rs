@@ -218,6 +218,7 @@ impl Observed {
                 Some(Outcome::Panicked(_)) => "panicked",
                 Some(Outcome::Broken(_)) => "broken",
                 Some(Outcome::Stalled { .. }) => "stalled",
+                Some(Outcome::ExitsAgain { .. }) => "exits again",
                 Some(Outcome::OutOfMemory(_)) => OUT_OF_MEMORY,
             },
             protocol: trial.scenario.federation.spec.protocol.name().to_owned().into(),

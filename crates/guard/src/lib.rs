@@ -11,4 +11,7 @@ mod guard;
 mod processes;
 
 pub use guard::{Guard, MARK, serve};
-pub use processes::{MOST_SEARCHES, PAUSE, RunId, VARIABLE, group_file, kill_group, matching, signal};
+pub use processes::{
+    ATTEMPT_VARIABLE, MOST_SEARCHES, PAUSE, Processes, RunId, VARIABLE, group_file, has, is_of_attempt,
+    is_running, kill_group, matching, name_of, signal,
+};

@@ -17,6 +17,10 @@ use nix::unistd::{Pid, getpgrp};
 
 /// The environment variable with the identifier.
 pub const VARIABLE: &str = "FAULTLINE_ID";
+/// The environment variable with the identifier of an attempt: a sample, a check, or the setup of a system.
+pub const ATTEMPT_VARIABLE: &str = "FAULTLINE_ATTEMPT";
+/// The number of numbers of processes that are looked up one by one.
+const FEW: i32 = 2_000;
 /// Time between two searches for processes that remain.
 pub const PAUSE: Duration = Duration::from_millis(2);
 /// The maximum number of such searches. A process that the kernel cannot end yet outlives them.
@@ -53,6 +57,7 @@ impl RunId {
 }
 
 /// A process that runs.
+#[derive(Debug)]
 struct Running {
     pid: Pid,
     parent: Pid,
@@ -72,23 +77,93 @@ impl Running {
     }
 }
 
-/// Returns whether the identifier in the environment of a process meets a condition.
-fn has_id(pid: Pid, is_it: impl Fn(&str) -> bool) -> bool {
-    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+/// The processes of this machine that ran at one moment.
+#[derive(Debug)]
+pub struct Processes(Vec<Running>);
+
+impl Processes {
+    /// Returns all processes.
+    pub fn all() -> Processes {
+        let Ok(entries) = fs::read_dir("/proc") else { return Processes(Vec::new()) };
+        let pids = entries.filter_map(|it| it.ok()?.file_name().to_str()?.parse().ok()).map(Pid::from_raw);
+        Processes(pids.filter_map(Running::read).collect())
+    }
+
+    /// Returns `first` and the processes that were started after it, and possibly others. The kernel numbers processes
+    /// in the order of their start, so few files have to be read if `first` has started recently.
+    pub fn started_since(first: Pid) -> Processes {
+        let newest = fs::read_to_string("/proc/loadavg").ok();
+        let newest = newest.and_then(|it| it.split_whitespace().last()?.parse().ok());
+        match newest {
+            // Otherwise, the numbers have begun again.
+            Some(newest) if (first.as_raw()..first.as_raw().saturating_add(FEW)).contains(&newest) => {
+                let pids = (first.as_raw()..=newest).map(Pid::from_raw);
+                Processes(pids.filter_map(Running::read).collect())
+            }
+            _ => Processes::all(),
+        }
+    }
+
+    /// Returns the processes that meet a condition.
+    pub fn matching(&self, is_it: impl Fn(Pid) -> bool) -> BTreeSet<Pid> {
+        self.0.iter().map(|it| it.pid).filter(|it| is_it(*it)).collect()
+    }
+
+    /// Returns the process group of a process; `None` if the process did not run.
+    pub fn group_of(&self, process: Pid) -> Option<Pid> {
+        self.0.iter().find(|it| it.pid == process).map(|it| it.group)
+    }
+
+    /// Adds the descendants of processes to them.
+    pub fn with_descendants(&self, mut of: BTreeSet<Pid>) -> BTreeSet<Pid> {
+        loop {
+            let more = self.0.iter().filter(|it| of.contains(&it.parent)).map(|it| it.pid);
+            let more: Vec<Pid> = more.collect();
+            let before = of.len();
+            of.extend(more);
+            if of.len() == before {
+                return of;
+            }
+        }
+    }
+}
+
+/// Returns whether a process is running.
+pub fn is_running(process: Pid) -> bool {
+    Running::read(process).is_some()
+}
+
+/// Returns the name of a process, as the kernel knows it; `None` if it has ended.
+pub fn name_of(process: Pid) -> Option<String> {
+    let name = fs::read_to_string(format!("/proc/{process}/comm")).ok()?;
+    Some(name.trim_end().to_owned())
+}
+
+/// Returns whether the environment of a process contains a variable with a value that meets a condition.
+fn has_variable(process: Pid, name: &str, is_it: impl Fn(&str) -> bool) -> bool {
+    let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
     environment.split(|it| *it == 0).any(|it| {
-        let value = it.strip_prefix(VARIABLE.as_bytes()).and_then(|it| it.strip_prefix(b"="));
+        let value = it.strip_prefix(name.as_bytes()).and_then(|it| it.strip_prefix(b"="));
         value.and_then(|it| std::str::from_utf8(it).ok()).is_some_and(&is_it)
     })
+}
+
+/// Returns whether the environment of a process contains a variable with this value.
+pub fn has(process: Pid, name: &str, value: &str) -> bool {
+    has_variable(process, name, |it| it == value)
+}
+
+/// Returns whether the environment of a process says that it belongs to an attempt.
+pub fn is_of_attempt(process: Pid) -> bool {
+    has_variable(process, ATTEMPT_VARIABLE, |_| true)
 }
 
 /// Returns the processes of commands: those that `nodes`, the own processes of nodes, started, and those whose identifier
 /// meets a condition. Omits `nodes`.
 pub fn matching(is_it: impl Fn(&str) -> bool, nodes: &[Pid]) -> Vec<Pid> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.filter_map(|it| it.ok()?.file_name().to_str()?.parse().ok()).map(Pid::from_raw);
-    let running: Vec<Running> =
-        pids.filter_map(Running::read).filter(|it| !nodes.contains(&it.pid)).collect();
-    let marked = running.iter().filter(|it| has_id(it.pid, &is_it)).map(|it| it.pid);
+    let Processes(running) = Processes::all();
+    let running: Vec<Running> = running.into_iter().filter(|it| !nodes.contains(&it.pid)).collect();
+    let marked = running.iter().filter(|it| has_variable(it.pid, VARIABLE, &is_it)).map(|it| it.pid);
     let mut found: BTreeSet<Pid> = marked.collect();
     loop {
         // A process may join the group of another program, such as this one, whose leader may have ended. The group of a

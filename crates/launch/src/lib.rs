@@ -1,6 +1,7 @@
 //! Runs a federation on real processes: translates the federation into options for the runtime, and the runtime's
 //! outcome into the [`RunEnd`] of a session. Each process of the federation runs in [`node()`].
 
+mod missing;
 mod node;
 mod system;
 
@@ -16,6 +17,7 @@ use faultline_runtime::supervise::{ChangeQueue, Names, UnexpectedEnd};
 use faultline_runtime::{Links, RunOptions, RunOutcome, StorageMedium, StorageOptions};
 use faultline_session::{BYTES_PER_FACT, MemoryBound, PreparedRun, RunEnd, memory_bound};
 
+pub use missing::missing_commands;
 use node::Description;
 pub use node::{HostError, execute, node};
 

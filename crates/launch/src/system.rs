@@ -11,6 +11,7 @@ use faultline_api::system::{Location, SystemNode, TemplateError};
 use faultline_core::{CheckNo, Life, ProbeNo, ProcessId, Span, WatchNo};
 use faultline_runtime::NodeOptions;
 use faultline_runtime::system::{Attempt, NodeSystem, Probe, own_id, stable_address_of};
+use faultline_supervisor::AfterExit;
 use faultline_trace::Bundle;
 use regex::Regex;
 
@@ -114,7 +115,14 @@ pub(crate) fn of_node(
         probes: probes.collect(),
         checks,
         watches,
-        restarts: on_exit == OnExit::Restart,
+        after_exit: match on_exit {
+            OnExit::Fail | OnExit::Daemon => AfterExit::End,
+            OnExit::Stay => AfterExit::Stay,
+            OnExit::Restart => AfterExit::Restart,
+            OnExit::RestartCluster => AfterExit::RestartCluster,
+        },
+        may_finish: system.ends.as_ref().and_then(|it| it.exit.as_ref()) == Some(&cluster),
+        is_daemon: on_exit == OnExit::Daemon,
     }))
 }
 

@@ -202,6 +202,10 @@ impl EventReporter {
                 "StorageLost",
                 format!("{name} moves to a new place, and loses its storage with the old one"),
             ),
+            EndedBy::CommandExited => warn(
+                "CommandExited",
+                format!("{name} begins its next life, because a command exited that is started again"),
+            ),
             EndedBy::Moved => event(
                 "Moved",
                 format!("the node of {name} is under repair, so it moves to a spare node, without its data"),

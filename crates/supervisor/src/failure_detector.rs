@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use faultline_core::{ProcessId, Span, Time};
 
-/// Watches processes for silence. A heartbeat costs O(1): the queue is corrected when an entry falls due.
+/// Watches processes for silence. A heartbeat costs O(1): the queue is corrected when an entry falls due. With the limit
+/// [`Span::MAX`], no process is ever silent for too long.
 #[derive(Debug)]
 pub(crate) struct FailureDetector {
     limit: Span,
@@ -21,7 +22,7 @@ impl FailureDetector {
 
     /// Records a heartbeat of `process`, and starts to watch it if necessary.
     pub(crate) fn heartbeat(&mut self, process: ProcessId, now: Time) {
-        if self.heard[process.index()].replace(now).is_none() {
+        if self.limit != Span::MAX && self.heard[process.index()].replace(now).is_none() {
             self.queue.insert((now + self.limit, process));
         }
     }
@@ -78,6 +79,14 @@ mod tests {
         assert_eq!(detector.pop(Time(17)), None);
         assert_eq!(detector.pop(Time(18)), Some(P));
         assert_eq!(detector.pop(Time(100)), None, "silence is reported once");
+    }
+
+    #[test]
+    fn without_a_limit_no_process_is_watched() {
+        let mut detector = FailureDetector::new(Span::MAX, 1);
+        detector.heartbeat(P, Time(5));
+        detector.watch(P, Time(5));
+        assert_eq!((detector.next_deadline(), detector.pop(Time::NEVER)), (None, None));
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub use faultline_core::fault::{FaultAccount, FaultState, Outcome};
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Time without a heartbeat after which a life is declared failed. It is killed before its failure is announced.
+    /// [`Span::MAX`] if silence never means a failure.
     pub detect_after: Span,
     /// Time from the announcement of a failure to the launch of the next life.
     pub restart_after: Span,
@@ -299,7 +300,7 @@ pub struct ClusterStatus {
     pub presence: Presence,
     /// Number of processes.
     pub processes: u32,
-    /// Number of processes known to be up.
+    /// Number of processes known to be up. In a system, the number of nodes that are ready.
     pub up: u32,
     /// The newest checkpoint that any process of the cluster claims to have committed or restored.
     pub committed: Position,

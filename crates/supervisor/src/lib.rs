@@ -19,7 +19,7 @@ mod system;
 pub use interface::{ClusterStatus, Config, FaultAccount, FaultState, Order, Outcome, Report, Status};
 pub use memory::MemoryBound;
 pub use supervisor::Supervisor;
-pub use system::{SystemEnd, SystemRun};
+pub use system::{AfterExit, SystemEnd, SystemRun};
 
 /// Returns the seed of a process's own random choices in the run with seed `run`: the same for all its lives
 /// and on every backend.

@@ -247,10 +247,15 @@ impl Supervisor {
                 ..ClusterStatus::default()
             })
             .collect();
-        for (member, entry) in self.membership.members.iter().zip(&self.entries) {
+        let members = (0..).map(ProcessId).zip(self.membership.members.iter());
+        for ((process, member), entry) in members.zip(&self.entries) {
             if let Some(cluster) = clusters.get_mut(member.cluster.index()) {
+                let is_up = match self.config.system {
+                    None => member.up,
+                    Some(_) => entry.state == LifeState::Registered && self.preparation.is_up(process),
+                };
                 cluster.processes += 1;
-                cluster.up += u32::from(member.up);
+                cluster.up += u32::from(is_up);
                 cluster.progress.done += entry.gauges.progress.done;
                 cluster.progress.total += entry.gauges.progress.total;
             }
@@ -666,6 +671,7 @@ impl Supervisor {
             (false, true) => Boot::Replaced,
             (false, false) => Boot::Restarted,
         };
+        self.preparation.life_ended(process, now);
         entry.life = entry.life.next();
         entry.state = LifeState::Launched;
         entry.fate = StorageFate::Kept;

@@ -1,13 +1,16 @@
-//! A system: before the run begins, every node starts its command, and one node may set the system up. The run ends at a
-//! given time, or once commands have exited. Then, nodes carry out the checks, one after the other.
+//! A system: before the run begins, every node starts its command, in the order that the file states, and one node may set
+//! the system up. The run ends at a given time, once commands have exited, or when a command exits that must not. Then,
+//! nodes carry out the checks, one after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::{CheckNo, ClusterId, Ending, Life, Observation, ProcessId, Span, Time, WatchNo};
+use faultline_core::{
+    CheckNo, ClusterId, EndedBy, Ending, Life, Observation, ProcessId, Span, StorageFate, Time, WatchNo,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::faults::Due;
-use crate::interface::Order;
+use crate::interface::{Order, Outcome};
 use crate::supervisor::{LifeState, SupervisedProcess, Supervisor};
 
 /// What a run of a system needs besides lives and faults.
@@ -19,29 +22,53 @@ pub struct SystemRun {
     pub ends: SystemEnd,
     /// The process whose node carries out each check before the run ends, indexed by [`CheckNo`].
     pub checks: Vec<ProcessId>,
+    /// What follows the exit of a command, indexed by [`ClusterId`].
+    pub after_exit: Vec<AfterExit>,
+    /// The clusters whose nodes must all be ready before the commands of a cluster start for the first time, indexed by
+    /// [`ClusterId`].
+    pub starts_after: Vec<Vec<ClusterId>>,
 }
+
+/// What follows the exit of a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AfterExit {
+    /// The run ends.
+    #[default]
+    End,
+    /// The node remains without a command.
+    Stay,
+    /// The node begins its next life.
+    Restart,
+    /// All nodes of the cluster begin their next lives.
+    RestartCluster,
+}
+
+/// Time for which a command must have been ready, so that its exit is not one of a series.
+const LASTS: Span = Span::from_secs(1);
+/// The maximum number of times in a row that a command may exit without having been ready for long.
+const MOST_EXITS: u32 = 5;
 
 /// When the run of a system ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SystemEnd {
     /// This time after its beginning.
     After(Span),
-    /// Once the command of every node of a cluster has exited.
-    Exit {
-        /// The cluster.
-        cluster: ClusterId,
-        /// Whether a command that exits with a status other than 0 is started again, so that its exit does not count.
-        restarts: bool,
-    },
+    /// Once the command of every node of a cluster has exited with status 0, or has exited and is not started again.
+    Exit(ClusterId),
 }
 
 /// How far the nodes of a system are.
 #[derive(Debug, Default)]
 pub(crate) struct Preparation {
     stage: Stage,
-    ready: BTreeSet<ProcessId>,
+    /// The nodes that were ordered to start their command in their newest life.
+    started: BTreeSet<ProcessId>,
+    /// The nodes that have become ready in their newest life, and when.
+    ready: BTreeMap<ProcessId, Time>,
     /// The nodes whose newest command has exited for good.
     exited: BTreeSet<ProcessId>,
+    /// For each node, how often in a row its command has exited without having been ready for long.
+    exits: BTreeMap<ProcessId, u32>,
     /// Whether the run may end once every process is up and all checks have been carried out.
     is_over: bool,
     /// Number of checks that have been carried out, or that no node can carry out.
@@ -56,6 +83,28 @@ impl Preparation {
     /// Returns the node that last logged a line for a watch.
     pub(crate) fn last_to_log(&self, watch: WatchNo) -> Option<ProcessId> {
         self.last_to_log.get(&watch.0).copied()
+    }
+
+    /// Returns whether a node is ready, and its command has not exited.
+    pub(crate) fn is_up(&self, process: ProcessId) -> bool {
+        self.ready.contains_key(&process) && !self.exited.contains(&process)
+    }
+
+    /// Records that a life of a node has ended.
+    pub(crate) fn life_ended(&mut self, process: ProcessId, now: Time) {
+        self.started.remove(&process);
+        self.exited.remove(&process);
+        if self.ready.remove(&process).is_some_and(|since| now.since(since) >= LASTS) {
+            self.exits.remove(&process);
+        }
+    }
+
+    /// Records that a command has exited. Returns how often in a row it has without having been ready for long.
+    fn counts_exit(&mut self, process: ProcessId, now: Time) -> u32 {
+        let has_lasted = self.ready.get(&process).is_some_and(|since| now.since(*since) >= LASTS);
+        let exits = self.exits.entry(process).or_default();
+        *exits = if has_lasted { 0 } else { *exits + 1 };
+        *exits
     }
 }
 
@@ -78,10 +127,8 @@ impl Supervisor {
         let set_up_by = system.set_up_by;
         if self.preparation.stage == Stage::Waiting {
             self.preparation.stage = Stage::Starting;
-            for process in self.membership.members.iter().enumerate().map(|it| ProcessId(it.0 as u32)) {
-                self.prepare(process, out);
-            }
         }
+        self.start_commands(out);
         let are_ready = self.preparation.ready.len() == self.entries.len();
         if self.preparation.stage == Stage::Starting && are_ready {
             self.preparation.stage = match set_up_by {
@@ -95,20 +142,30 @@ impl Supervisor {
         self.preparation.stage == Stage::Prepared && are_ready
     }
 
-    fn prepare(&self, process: ProcessId, out: &mut Vec<Order>) {
-        out.push(Order::Prepare { process, life: self.entries[process.index()].life });
+    /// Lets the nodes start their commands for which no other cluster must be ready first.
+    fn start_commands(&mut self, out: &mut Vec<Order>) {
+        let Some(system) = &self.config.system else { return };
+        let Preparation { ready, started, .. } = &mut self.preparation;
+        let is_ready =
+            |of: &ClusterId| self.membership.processes_of(*of).iter().all(|it| ready.contains_key(it));
+        for (process, entry) in (0..).map(ProcessId).zip(&self.entries) {
+            let cluster = self.membership.cluster_of(process);
+            let mut awaited = system.starts_after.get(cluster.index()).into_iter().flatten();
+            if entry.state == LifeState::Registered && awaited.all(is_ready) && started.insert(process) {
+                out.push(Order::Prepare { process, life: entry.life });
+            }
+        }
     }
 
     /// Lets a life that has registered while the others start their commands start its own, and set the system up if
     /// the previous life was to do so.
     pub(crate) fn prepare_again(&mut self, process: ProcessId, out: &mut Vec<Order>) {
         if self.begun.is_none() && self.preparation.stage != Stage::Waiting {
-            self.preparation.ready.remove(&process);
             let sets_up = self.config.system.as_ref().and_then(|it| it.set_up_by) == Some(process);
             if sets_up && self.preparation.stage == Stage::SettingUp {
                 self.preparation.stage = Stage::Starting;
             }
-            self.prepare(process, out);
+            self.start_commands(out);
         }
     }
 
@@ -141,23 +198,19 @@ impl Supervisor {
         now: Time,
         out: &mut Vec<Order>,
     ) {
-        let Some(ends) = self.config.system.as_ref().map(|it| it.ends) else { return };
-        match (observation, ends) {
-            (Observation::Ready, _) => {
-                self.preparation.ready.insert(process);
-                self.preparation.exited.remove(&process);
+        if self.config.system.is_none() {
+            return;
+        }
+        match observation {
+            Observation::Ready => {
+                self.preparation.ready.insert(process, now);
                 self.try_begin(now, out);
             }
-            (Observation::Logged { watch, .. }, _) => {
+            Observation::Logged { watch, .. } => {
                 self.preparation.last_to_log.insert(watch.0, process);
             }
-            (Observation::Exited { ending, .. }, SystemEnd::Exit { restarts, .. })
-                if !restarts || *ending == Ending::Exit(0) =>
-            {
-                self.preparation.exited.insert(process);
-                self.try_complete(out);
-            }
-            (Observation::Checked { check, .. }, _) if check.0 == self.preparation.checked => {
+            Observation::Exited { ending, .. } => self.command_exited(process, ending, now, out),
+            Observation::Checked { check, .. } if check.0 == self.preparation.checked => {
                 self.preparation.checked += 1;
                 self.try_complete(out);
             }
@@ -165,10 +218,34 @@ impl Supervisor {
         }
     }
 
+    /// Handles the exit of a node's command.
+    fn command_exited(&mut self, process: ProcessId, ending: &Ending, now: Time, out: &mut Vec<Order>) {
+        let Some(system) = &self.config.system else { return };
+        let cluster = self.cluster_of(process);
+        let has_finished = system.ends == SystemEnd::Exit(cluster) && *ending == Ending::Exit(0);
+        let stated = system.after_exit.get(cluster.index()).copied().unwrap_or_default();
+        let restarted = match if has_finished { AfterExit::Stay } else { stated } {
+            after @ (AfterExit::Stay | AfterExit::End) => {
+                self.preparation.exited.insert(process);
+                // Until the run begins, the node says that the system cannot be started.
+                self.preparation.is_over |= after == AfterExit::End && self.begun.is_some();
+                return self.try_complete(out);
+            }
+            AfterExit::Restart => vec![process],
+            AfterExit::RestartCluster => self.processes_of(cluster).to_vec(),
+        };
+        let exits = self.preparation.counts_exit(process, now);
+        if exits > MOST_EXITS {
+            return self.end(Outcome::ExitsAgain { process, exits }, out);
+        }
+        let restarted: Vec<_> = restarted.into_iter().filter(|it| self.entries[it.index()].lives()).collect();
+        self.kill(&restarted, StorageFate::Kept, EndedBy::CommandExited, now, out);
+    }
+
     /// Returns whether the run of a system is complete: it is due to end, every process that will return is up, and all
     /// checks have been carried out. Orders the next check, if there is one.
     pub(crate) fn is_system_complete(&mut self, out: &mut Vec<Order>) -> bool {
-        if let Some(SystemEnd::Exit { cluster, .. }) = self.config.system.as_ref().map(|it| it.ends) {
+        if let Some(SystemEnd::Exit(cluster)) = self.config.system.as_ref().map(|it| it.ends) {
             let has_ended =
                 |it: &ProcessId| self.preparation.exited.contains(it) || self.entries[it.index()].gone;
             self.preparation.is_over |= self.processes_of(cluster).iter().all(has_ended);

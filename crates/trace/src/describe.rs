@@ -289,6 +289,7 @@ impl Display for CauseText {
             EndedBy::StorageLost => f.write_str("its storage was lost with its old place"),
             EndedBy::SupervisorRestarted => f.write_str("the supervisor was restarted"),
             EndedBy::Moved => f.write_str("it moved to a spare node"),
+            EndedBy::CommandExited => f.write_str("its command exited, and is started again"),
         }
     }
 }

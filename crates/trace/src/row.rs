@@ -258,6 +258,7 @@ impl Row {
                     EndedBy::StorageLost => self.ended_by = Some("storageLost"),
                     EndedBy::SupervisorRestarted => self.ended_by = Some("supervisorRestarted"),
                     EndedBy::Moved => self.ended_by = Some("moved"),
+                    EndedBy::CommandExited => self.ended_by = Some("commandExited"),
                 }
                 self.storage = Some(match storage {
                     StorageFate::Kept => "kept",

@@ -309,7 +309,7 @@ pub enum StorageKind {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Failures {
     /// A process that sends no heartbeat for this long is declared failed: the supervisor ends it and announces its
-    /// failure. Default 500ms.
+    /// failure. Default 500ms, and 30s for a system. On one machine, the nodes of a system never fail in this way.
     pub detect_after: Option<Duration>,
     /// Time from the announcement of a failure to the start of the next life. Default 200ms.
     pub restart_after: Option<Duration>,
@@ -405,6 +405,16 @@ impl FederationSpec {
         self.failures.clone().unwrap_or_default()
     }
 
+    /// Returns the time without a heartbeat after which a process is declared failed. The end of a system's command is
+    /// observed, so its limit only detects that a pod is gone.
+    pub fn detect_after(&self) -> Span {
+        let failures = self.failures();
+        match failures.detect_after {
+            None if self.application.system().is_some() => Span::from_secs(30),
+            _ => failures.detect_after(),
+        }
+    }
+
     /// Returns the settings of the simulator, with defaults if none are given.
     pub fn simulator(&self) -> Simulator {
         self.simulator.clone().unwrap_or_default()
@@ -431,7 +441,7 @@ impl FederationSpec {
 }
 
 impl Failures {
-    /// Returns [`detect_after`](field@Failures::detect_after), or its default.
+    /// Returns [`detect_after`](field@Failures::detect_after), or its default for a protocol.
     pub fn detect_after(&self) -> Span {
         self.detect_after.map_or(Span::from_millis(500), |it| it.0)
     }

@@ -95,6 +95,10 @@ pub struct Override {
     pub on_exit: Option<OnExit>,
     /// The maximum number of bytes of a node's output that are kept for each life.
     pub logs: Option<Size>,
+    /// The clusters whose nodes must all be ready before the commands of this cluster start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), inner(length(max = 40)))]
+    pub after: Vec<String>,
 }
 
 /// When a node is ready: once one of `exec`, `http` and `tcp` succeeds or, without any of them, once its command has been
@@ -173,13 +177,19 @@ pub struct Ends {
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum OnExit {
-    /// The command must not exit. If it does, it is not started again.
+    /// The command must not exit. If it does, the run ends.
     #[default]
     Fail,
-    /// The node starts the command again.
+    /// The node begins its next life. A command that exits more than five times in a row without having been ready for a
+    /// second ends the run.
     Restart,
-    /// The command may exit. It is not started again.
+    /// All nodes of the cluster begin their next lives.
+    RestartCluster,
+    /// The command may exit. It is not started again, and what it has started continues.
     Stay,
+    /// The command may exit once it has started a process that continues to run. The node's command has exited once all
+    /// these processes have, which must not happen.
+    Daemon,
 }
 
 /// An attempt that succeeds or fails.
@@ -240,6 +250,8 @@ pub struct OnNode<'a> {
     pub watch: &'a BTreeMap<String, String>,
     /// What happens if the command exits.
     pub on_exit: OnExit,
+    /// The clusters whose nodes must all be ready before the command starts.
+    pub after: &'a [String],
     /// The maximum number of bytes of output that are kept for each life.
     pub log_bytes: u64,
 }
@@ -260,6 +272,7 @@ impl System {
             ready: own.and_then(|it| it.ready.as_ref()).or(self.ready.as_ref()),
             watch: own.and_then(|it| it.watch.as_ref()).unwrap_or(&self.watch),
             on_exit: own.and_then(|it| it.on_exit).or(self.on_exit).unwrap_or_default(),
+            after: own.map_or(&[][..], |it| &it.after[..]),
             log_bytes: own.and_then(|it| it.logs).or(self.logs).map_or(4 << 20, |it| it.0),
         }
     }

@@ -509,7 +509,7 @@ impl<'a> Check<'a> {
     }
 
     fn failures(&mut self) {
-        let detect_after = self.spec.failures().detect_after();
+        let detect_after = self.spec.detect_after();
         if detect_after < MIN_DETECT_AFTER {
             self.problem(
                 "spec.failures.detectAfter",

@@ -35,9 +35,13 @@ impl Check<'_> {
             self.problem("spec.clusters", message, format!("reduce the total to at most {MAX_SYSTEM_NODES}"));
             self.sized = false;
         }
-        for cluster in system.overrides.keys() {
+        for (cluster, own) in &system.overrides {
             self.cluster(&format!("{PATH}.in.{cluster}"), cluster);
+            for (index, other) in own.after.iter().enumerate() {
+                self.cluster(&format!("{PATH}.in.{cluster}.after[{index}]"), other);
+            }
         }
+        self.order_of_start(system);
         for (name, probe) in &system.probes {
             if let Some(by) = &probe.by {
                 self.node_or_cluster(&format!("{PATH}.probes.{name}.by"), by);
@@ -50,6 +54,25 @@ impl Check<'_> {
         self.nothing_without_meaning();
         if self.problems.is_empty() && self.sized {
             self.templates(system);
+        }
+    }
+
+    /// Refuses clusters that would wait for each other.
+    fn order_of_start(&mut self, system: &System) {
+        let after = |cluster: &str| system.overrides.get(cluster).map_or(&[][..], |it| &it.after);
+        for cluster in system.overrides.keys() {
+            let mut awaited: Vec<&str> = after(cluster).iter().map(String::as_str).collect();
+            let mut next = 0;
+            while let Some(&other) = awaited.get(next) {
+                if other == cluster {
+                    let message = format!("the commands of `{cluster}` would wait for themselves");
+                    let help = "omit one of the clusters in `after`";
+                    return self.problem(format!("{PATH}.in.{cluster}.after"), message, help);
+                }
+                let more: Vec<&str> = after(other).iter().map(String::as_str).collect();
+                awaited.extend(more.into_iter().filter(|it| !awaited.contains(it)).collect::<Vec<_>>());
+                next += 1;
+            }
         }
     }
 

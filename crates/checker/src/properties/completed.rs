@@ -6,8 +6,8 @@ use std::sync::Arc;
 use faultline_core::fault::Outcome;
 use faultline_core::text::one_line;
 use faultline_core::{
-    Breakage, BreakageKind, Claim, Fact, FactKind, FactNo, GroupId, ImageName, Life, MessageId, PhaseClaim,
-    ProcessId,
+    Breakage, BreakageKind, Claim, Ending, Fact, FactKind, FactNo, GroupId, ImageName, Life, MessageId,
+    Observation, PhaseClaim, ProcessId,
 };
 
 use super::memory;
@@ -22,6 +22,7 @@ enum Breach {
     CompletedWithout { process: ProcessId, is_down: bool },
     NotDeterministic { message: MessageId },
     Broke(Arc<Breakage>),
+    ExitsAgain { process: ProcessId, exits: u32, ending: Ending, said: Arc<str> },
 }
 
 impl Worded for Breach {
@@ -38,6 +39,13 @@ impl Worded for Breach {
                 format!("{reason}; {remedy}")
             }
             Breach::Broke(ref breakage) => broke(breakage, names),
+            Breach::ExitsAgain { process, exits, ref ending, ref said } => {
+                let name = names.process(process);
+                let said = if said.is_empty() { String::new() } else { format!(": {}", one_line(said, 200)) };
+                format!(
+                    "the command of {name} exited {exits} times in a row without having been ready ({ending}{said})"
+                )
+            }
         }
     }
 }
@@ -86,6 +94,7 @@ fn check(history: &History<'_>, finding: &mut Findings) {
             finding.unjudged(reason, remedy);
         }
         Some(Outcome::Broken(breakage)) => check_program(history, finding, breakage),
+        Some(Outcome::ExitsAgain { process, exits }) => check_exits(history, *process, *exits, finding),
         // Properties of their own report these violations.
         Some(Outcome::Panicked(_) | Outcome::Stalled { .. }) => {}
         None if context.unmatched.is_some() => finding.unjudged(
@@ -212,6 +221,32 @@ fn not_deterministic(id: MessageId, names: &Context) -> (String, &'static str) {
     (reason, "choose a protocol that does not require send determinism")
 }
 
+/// Checks that the facts of a node state that its command exited so often.
+fn check_exits(history: &History<'_>, process: ProcessId, exits: u32, finding: &mut Findings) {
+    let mut seen = Vec::new();
+    for (life, stream) in history.trace.lives(process) {
+        for (number, (_, fact)) in (0..).map(FactNo).zip(stream) {
+            if let Fact::Observed(it) = fact
+                && let Observation::Exited { ending, said } = &**it
+            {
+                seen.push((Source { process, life, number }, ending.clone(), said.clone()));
+            }
+        }
+    }
+    match seen.pop() {
+        Some((source, ending, said)) if seen.len() + 1 >= exits as usize => {
+            finding.violated([source], Breach::ExitsAgain { process, exits, ending, said });
+        }
+        _ => finding.unjudged(
+            format!(
+                "the record does not contain all exits of the command of {}",
+                history.context.process(process)
+            ),
+            "repeat the run",
+        ),
+    }
+}
+
 /// Describes how a program that acts as a protocol or an application failed, if the run ended because of this.
 pub(super) fn at_end(context: &Context) -> Option<String> {
     match context.outcome.as_ref()? {
@@ -227,6 +262,23 @@ mod tests {
     use crate::testing::{Run, check_alone, p};
     use faultline_core::fault::MemoryUse;
     use faultline_core::{BreakageKind, Digest, EndedBy, GroupId, StorageFate};
+
+    #[test]
+    fn a_command_that_exits_again_and_again_is_a_violation_if_the_facts_say_so() {
+        for (exits, is_violated) in [(6, true), (7, false)] {
+            let mut run = Run::new(&[&[0], &[1]]);
+            run.context.outcome = Some(Outcome::ExitsAgain { process: p(1), exits });
+            for _ in 0..6 {
+                let (ending, said) = (Ending::Exit(3), "no config".into());
+                run.state(1, Fact::Observed(Box::new(Observation::Exited { ending, said })));
+            }
+            let finding = check_alone(&RULE, &run);
+            match is_violated {
+                true => finds!(finding, Breach::ExitsAgain { exits: 6, ending: Ending::Exit(3), .. }),
+                false => assert!(finding.gap().contains("does not contain all exits"), "{}", finding.gap()),
+            }
+        }
+    }
 
     #[test]
     fn a_program_that_broke_its_contract_violates_and_a_silent_one_is_not_judged() {

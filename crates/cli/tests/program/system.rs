@@ -315,7 +315,14 @@ fn a_system_that_expects_nothing_does_not_pass_and_a_command_must_not_end() {
 #[test]
 fn a_system_that_does_not_start_is_an_error_of_the_file() {
     for (fields, text) in [
-        ("command: [no-such-program]", "`no-such-program` cannot be started: No such file"),
+        (
+            "command: [sh, -c, 'echo no config; exit 3']\n      ready: {}\n      in: { b: { command: [sh, -c, 'exec sleep 600'], ready: { exec: [sh, -c, 'sleep 1'] } } }",
+            "ended before the run began: exit status 3; its output ends with: no config",
+        ),
+        (
+            "command: [sh, -c, 'setsid sleep 600 & exit 0']\n      ready: { exec: ['false'] }",
+            "it left `sleep` running: keep that in the foreground, or write `onExit: daemon`",
+        ),
         (
             "command: [sh, -c, 'echo port in use; exit 3']\n      ready: { tcp: '127.0.0.1:1' }",
             "was not ready when its command ended: exit status 3; its output ends with: port in use",
@@ -533,4 +540,297 @@ fn the_figures_of_a_probe_agree_with_an_independent_recount_of_the_exported_fact
     for (it, theirs) in recoveries.iter().zip(counted["recovered"].as_array().unwrap()) {
         same(&it["recoveredSeconds"], theirs, "recovery");
     }
+}
+
+/// Returns the texts in this field of facts of this kind.
+fn said(place: &TestDirectory, kind: &str) -> Vec<String> {
+    let facts = facts(place, kind);
+    facts.iter().map(|it| it["said"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn a_command_that_cannot_be_started_is_refused_before_the_run() {
+    let place = TestDirectory::new();
+    place.write("bad.sh", "#!/no/such/shell\n");
+    let fields = "command: [sleep, '600']
+      files: { bad.sh: { file: bad.sh } }
+      probes:
+        direct: { exec: [etcdctl-3.9, endpoint, health] }
+        shell: { exec: [sh, -c, 'etcdctl-3.9 endpoint health'] }
+        denied: { exec: [/etc/passwd] }
+        script: { exec: [./bad.sh] }
+        other: { exec: [./other.sh] }
+      ends: { after: 1s }";
+    place.write("own.yaml", system(fields, ""));
+    let refused = place.faultline(["run", "own.yaml", "--out", "run"]).assert().code(2);
+    refused.stderr(
+        says("`etcdctl-3.9` does not exist on this machine")
+            .and(says("`/etc/passwd` cannot be executed"))
+            .and(says("`./bad.sh` is a script for `/no/such/shell`"))
+            .and(says("`./other.sh` does not exist"))
+            .and(contains("own.yaml has 4 problems")),
+    );
+    assert!(!place.path("run").exists(), "a refused run leaves no record");
+    place.faultline(["validate", "own.yaml"]).assert().code(0);
+    let fields = "command: [tool]
+      env: { PATH: 'bin:/usr/bin:/bin' }
+      files: { bin/tool: { text: \"#!/usr/bin/env sh\\nexec sleep 600\\n\" } }
+      ends: { after: 500ms }";
+    let (json, _) = place.run("own.yaml", "local", &system(fields, ""), "run");
+    assert_eq!(json["run"]["outcome"], "completed", "{json}");
+}
+
+#[test]
+fn what_cannot_be_judged_is_neither_success_nor_failure() {
+    let place = TestDirectory::new();
+    let fields = "command: [sleep, '600']
+      ready: { exec: [sh, -c, 'test -e tried || { touch tried; exit 75; }'] }
+      probes:
+        unsure: { by: b, every: 100ms, exec: [sh, -c, 'echo no quorum >&2; exit 75'] }
+        bad: { by: b, every: 100ms, timeout: 300ms, exec: [sh, -c, 'echo wrong; exit 1'] }
+        gone: { by: b, every: 100ms, exec: [sh, -c, 'exec {{ data }}/tool'] }
+      ends: { after: 1s }";
+    let check = "{ check: a quorum exists, by: a-0, exec: [sh, -c, 'echo cannot connect; exit 75'] }";
+    let text = format!("{}  expect: [{check}]\n", system(fields, ""));
+    let (json, code) = place.run("own.yaml", "local", &text, "run");
+    assert_eq!((&json["expectations"][0]["met"], code), (&"unknown".into(), Some(3)), "{json}");
+    let unknown = said(&place, "probeUnknown");
+    assert!(unknown.len() > 2 && unknown.iter().all(|it| it == "no quorum"), "{unknown:?}");
+    let failed = said(&place, "probeFailed");
+    assert!(
+        failed.contains(&"wrong".to_owned()) && failed.iter().any(|it| it.contains("not found")),
+        "{failed:?}"
+    );
+    assert_eq!(said(&place, "checked"), ["cannot connect"]);
+}
+
+#[test]
+fn every_process_of_a_sample_is_gone_when_the_sample_has_ended() {
+    let place = TestDirectory::new();
+    // `timeout` leaves its process group, the second sample leaves its session, and the third ends before its processes.
+    let fields = r#"command: [sleep, '600']
+      probes:
+        group: { by: b, every: 500ms, timeout: 200ms, exec: [sh, -c, "timeout 60 sh -c 'sleep 1; echo late >> {{ data }}/written' | cat"] }
+        session: { by: b, every: 500ms, timeout: 200ms, exec: [sh, -c, "setsid sh -c 'sleep 1; echo late >> {{ data }}/written'"] }
+        left: { by: b, every: 500ms, exec: [sh, -c, "setsid -f sh -c 'sleep 1; echo late >> {{ data }}/written'; exit 0"] }
+        orphan: { by: b, every: 50ms, exec: [sh, -c, "sh -c 'sleep 0.02' & exit 0"] }
+      ends: { after: 2s }"#;
+    let checks = "{ check: nothing was written, by: b-0, exec: [sh, -c, 'sleep 2; ! test -e {{ data }}/written'] }, \
+                  { check: no process waits to be reaped, by: b-0, exec: [sh, -c, '! ps --ppid $PPID -o stat= | grep Z'] }, \
+                  { check: something was left, by: b-0, exec: [sh, -c, 'setsid -f sleep 7003; exit 0'] }, \
+                  { check: it is gone, by: b-0, exec: [sh, -c, '! pgrep -f \"^sleep 7003\"'] }";
+    let text = format!("{}  expect: [{checks}]\n", system(fields, ""));
+    let (json, _) = place.run("own.yaml", "local", &text, "run");
+    let met = |number: usize| json["expectations"][number]["met"].as_str();
+    assert_eq!([0, 1, 2, 3].map(met), [Some("yes"); 4], "{json}");
+    assert!(facts(&place, "probeSucceeded").len() > 8);
+}
+
+#[test]
+fn a_busy_machine_kills_no_node() {
+    let place = TestDirectory::new();
+    // A sample stops the node's own process, which then sends no heartbeat for two seconds.
+    let stops = "test {{ sample }} != 3 || { (sleep 2; kill -CONT $PPID) & kill -STOP $PPID; sleep 0.1; }";
+    let fields = format!(
+        "command: [sleep, '600']
+      probes: {{ up: {{ by: b, every: 100ms, timeout: 10s, exec: [sh, -c, {stops:?}] }} }}
+      ends: {{ after: 4s }}"
+    );
+    let text = system(&fields, "").replace("detectAfter: 5s", "detectAfter: 500ms");
+    place.run("own.yaml", "local", &text, "run");
+    assert_eq!(facts(&place, "failed"), [] as [Value; 0]);
+    let longest = facts(&place, "probeSucceeded").iter().filter_map(|it| it["latency_ns"].as_i64()).max();
+    assert!(longest.is_none_or(|it| it > 1_500_000_000), "the process was stopped: {longest:?}");
+}
+
+#[test]
+fn commands_have_a_defined_environment() {
+    let place = TestDirectory::new();
+    let fields = "command: [sh, -c, 'env; exec sleep 600']
+      env: { OWN: 'of {{ name }}' }
+      ends: { after: 500ms }";
+    place.write("own.yaml", system(fields, ""));
+    let mut run = place.faultline(["run", "own.yaml", "--out", "run"]);
+    run.env("http_proxy", "http://127.0.0.1:9").env("LD_PRELOAD", "").env("TZ", "UTC");
+    run.assert().code(predicate::ne(2));
+    let log = log(&place, "a-0-1.log");
+    let names = |it: &str| it.split('=').next().unwrap_or_default().to_owned();
+    let other = log.lines().map(names).filter(|it| !it.starts_with("FAULTLINE_"));
+    // The shell adds `PWD`, `OLDPWD`, `SHLVL` and `_`.
+    let other: Vec<_> = other.filter(|it| !["PWD", "OLDPWD", "SHLVL", "_"].contains(&&**it)).collect();
+    assert!(other.iter().all(|it| ["PATH", "HOME", "LANG", "TZ", "OWN"].contains(&&**it)), "{log}");
+    for line in ["OWN=of a-0", "TZ=UTC", "FAULTLINE_LIFE=1"] {
+        assert!(log.lines().any(|it| it == line), "{log}");
+    }
+}
+
+#[test]
+fn watches_see_lines_as_programs_write_them() {
+    let place = TestDirectory::new();
+    let fields = r#"command: [sh, -c, 'sleep 1; printf "$TEXT"; exec sleep 600']
+      watch: { leader: "^became leader$" }
+      env: { TEXT: "{{ ['became leader\\r\\n', '\\033[32mbecame leader\\033[0m\\n', '10%%\\rbecame leader\\r'][index] }}" }
+      ends: { after: 3s }"#;
+    let pause = |cluster, node| {
+        format!(
+            "{{ when: {{ fact: logged, of: leader, cluster: {cluster}, node: {node} }}, pause: {{ cluster: {cluster}, node: {node}, for: 100ms }} }}"
+        )
+    };
+    let faults = [pause("a", 0), pause("a", 1), pause("b", 0)].join(", ");
+    let (json, _) = place.run("own.yaml", "local", &system(fields, &faults), "run");
+    for fault in json["faults"].as_array().unwrap() {
+        assert_eq!(fault["state"], "effective", "{json}");
+    }
+}
+
+#[test]
+fn output_is_merged_by_whole_lines_and_shortened_between_lines() {
+    let place = TestDirectory::new();
+    let writes = "import os\nfor it in range(3000):\n  os.write(1, b'one ')\n  os.write(2, b'error %d\\n' % it)\n  os.write(1, b'line %d\\n' % it)\nimport time; time.sleep(600)";
+    let fields = format!("command: [python3, -c, {writes:?}]\n      logs: 8KiB\n      ends: {{ after: 2s }}");
+    place.run("own.yaml", "local", &system(&fields, ""), "run");
+    let log = log(&place, "a-0-1.log");
+    assert!(log.len() < 9_000 && log.contains("bytes are omitted]"), "{log}");
+    let is_whole = |it: &str| {
+        let number = it.strip_prefix("one line ").or(it.strip_prefix("error "));
+        number.is_some_and(|it| it.parse::<u32>().is_ok())
+    };
+    let other: Vec<_> = log.lines().filter(|it| !is_whole(it)).collect();
+    assert!(matches!(other[..], [mark] if mark.starts_with("[about ")), "{other:?}");
+}
+
+#[test]
+fn the_run_ends_when_a_command_exits_that_must_not() {
+    let place = TestDirectory::new();
+    let fields = "command: [sh, -c, 'sleep 1; echo cannot open config; exit 3']
+      ends: { after: 100s }
+      in: { b: { command: [sleep, '600'] } }";
+    let checks =
+        "{ check: a-0 works, by: a-0, exec: ['true'] }, { check: b-0 works, by: b-0, exec: ['true'] }";
+    let text = format!("{}  expect: [{checks}]\n", system(fields, ""));
+    let begun = Instant::now();
+    let (json, code) = place.run("own.yaml", "local", &text, "run");
+    assert!(begun.elapsed() < Duration::from_secs(50), "the run did not end");
+    assert_eq!(code, Some(1), "{json}");
+    assert_eq!(said(&place, "exited")[0], "cannot open config");
+    // The other node may have exited as well, but a-0 does not always come first.
+    let met = |number: usize| json["expectations"][number]["met"].as_str();
+    assert_eq!([0, 1].map(met), ["unknown", "yes"].map(Some), "{json}");
+    assert!(json["reasons"].to_string().contains("the command of its node had exited"), "{json}");
+}
+
+#[test]
+fn a_command_that_is_started_again_begins_a_life_without_what_it_left_behind() {
+    let place = TestDirectory::new();
+    let holds = "(flock -n 9 && echo got it || echo taken; exec sleep 600) 9> \"{{ data }}/lock\" & sleep 1.2; exit 4";
+    let fields = format!(
+        "command: [sleep, '600']
+      ends: {{ after: 5s }}
+      in: {{ b: {{ command: [sh, -c, {holds:?}], onExit: restart }} }}"
+    );
+    let (json, _) = place.run("own.yaml", "local", &system(&fields, ""), "run");
+    assert_eq!(json["run"]["outcome"], "completed", "{json}");
+    assert_ne!(json["verdict"], "fail", "{json}");
+    for life in 1..4 {
+        assert_eq!(log(&place, &format!("b-0-{life}.log")), "got it\n");
+    }
+    let failed = facts(&place, "failed");
+    assert!(failed.len() >= 2 && failed.iter().all(|it| it["ended_by"] == "commandExited"), "{failed:?}");
+    assert!(json["notes"].to_string().contains("because a command exited"), "{json}");
+    assert_eq!(place.processes(), [] as [String; 0]);
+}
+
+#[test]
+fn a_crash_loop_ends_the_run() {
+    let place = TestDirectory::new();
+    let fields = "command: [sh, -c, 'echo cannot open config; exit 3']
+      onExit: restart
+      ends: { after: 100s }
+      in: { a: { command: [sleep, '600'] } }";
+    let begun = Instant::now();
+    let (json, code) = place.run("own.yaml", "local", &system(fields, ""), "run");
+    assert!(begun.elapsed() < Duration::from_secs(50), "the run did not end");
+    assert_eq!((code, &json["run"]["outcome"]), (Some(1), &"exitsAgain".into()), "{json}");
+    let reasons = json["reasons"].to_string();
+    assert!(
+        reasons.contains("exited 6 times in a row") && reasons.contains("cannot open config"),
+        "{reasons}"
+    );
+    place.faultline(["explain", "run"]).assert().code(0).stdout(says("exited 6 times in a row"));
+}
+
+#[test]
+fn ranks_start_again_together_and_after_the_cluster_that_they_need() {
+    let place = TestDirectory::new();
+    let fields = "command: [sh, -c, 'echo $FAULTLINE_LIFE; test $FAULTLINE_NAME$FAULTLINE_LIFE != a-11 || { sleep 1.5; exit 9; }; exec sleep 600']
+      ends: { after: 4s }
+      in: { a: { onExit: restartCluster, after: [b] }, b: { command: [sh, -c, 'sleep 1; touch up; exec sleep 600'], ready: { exec: [test, -e, up] } } }";
+    let (json, _) = place.run("own.yaml", "local", &system(fields, ""), "run");
+    assert_eq!(json["run"]["outcome"], "completed", "{json}");
+    let mut failed: Vec<_> = facts(&place, "failed").iter().map(|it| it["about_process"].clone()).collect();
+    failed.sort_by_key(ToString::to_string);
+    assert_eq!(failed, ["a-0", "a-1"]);
+    assert_eq!(log(&place, "a-0-2.log"), "2\n");
+    let ready = facts(&place, "ready");
+    let at = |name: &str| ready.iter().find(|it| it["process"] == name).unwrap()["time_ns"].as_i64();
+    assert!(at("b-0") < at("a-0") && at("b-0") < at("a-1"), "{ready:?}");
+    for (after, message) in [("[c]", "there is no cluster `c`"), ("[a]", "would wait for themselves")] {
+        place.write("bad.yaml", system(&fields.replace("[b]", after), ""));
+        place.faultline(["validate", "bad.yaml"]).assert().code(2).stderr(says(message));
+    }
+}
+
+#[test]
+fn a_daemon_can_be_a_node() {
+    let place = TestDirectory::new();
+    let daemon = "setsid sh -c 'sleep 0.5; echo up; while :; do sleep 0.2; echo alive; done' & exit 0";
+    let fields = format!(
+        "command: [sh, -c, {daemon:?}]
+      onExit: daemon
+      watch: {{ alive: ^alive }}
+      ends: {{ after: 4s }}"
+    );
+    let faults = "{ at: 1500ms, crash: { cluster: b, node: 0 } }";
+    let (json, _) = place.run("own.yaml", "local", &system(&fields, faults), "run");
+    assert_eq!(json["run"]["outcome"], "completed", "{json}");
+    assert_eq!(facts(&place, "exited"), [] as [Value; 0]);
+    let lines = facts(&place, "logged").iter().filter(|it| it["process"] == "a-0").count();
+    assert!(lines > 8, "{lines}");
+    assert!(log(&place, "b-0-2.log").starts_with("up\nalive\n"));
+    assert_eq!(place.processes(), [] as [String; 0]);
+}
+
+#[test]
+fn a_daemon_that_ends_has_exited() {
+    let place = TestDirectory::new();
+    let daemon = "setsid sh -c 'sleep 1.5; echo out of memory; exit 3' & exit 0";
+    let fields = format!(
+        "command: [sleep, '600']
+      ends: {{ after: 100s }}
+      in: {{ b: {{ command: [sh, -c, {daemon:?}], onExit: daemon }} }}"
+    );
+    let (json, code) = place.run("own.yaml", "local", &system(&fields, ""), "run");
+    assert_eq!(code, Some(1), "{json}");
+    let exits = facts(&place, "exited");
+    assert_eq!(
+        (exits.len(), &exits[0]["status"], &exits[0]["said"]),
+        (1, &3.into(), &"out of memory".into())
+    );
+}
+
+#[test]
+fn what_a_command_leaves_behind_continues_if_it_may_exit() {
+    let place = TestDirectory::new();
+    let daemon = "setsid sh -c 'sleep 0.5; touch up; while :; do sleep 0.2; echo alive; done' & exit 0";
+    let fields = format!(
+        "command: [sh, -c, {daemon:?}]
+      onExit: stay
+      ready: {{ exec: [test, -e, up] }}
+      watch: {{ alive: ^alive }}
+      ends: {{ after: 2s }}"
+    );
+    let (json, _) = place.run("own.yaml", "local", &system(&fields, ""), "run");
+    assert_eq!(json["run"]["outcome"], "completed", "{json}");
+    assert!(facts(&place, "logged").len() > 12);
+    assert_eq!(place.processes(), [] as [String; 0]);
 }

@@ -49,11 +49,18 @@ pub enum Outcome {
         /// The number of events at the instant at which the run ended.
         events: u64,
     },
+    /// In a system, a command that is started again exited too often without having been ready for long.
+    ExitsAgain {
+        /// The process whose node runs the command.
+        process: ProcessId,
+        /// How often in a row the command exited.
+        exits: u32,
+    },
 }
 
 impl Outcome {
     /// The names of all outcomes.
-    pub const NAMES: [&str; 9] = [
+    pub const NAMES: [&str; 10] = [
         "completed",
         "deadline",
         "interrupted",
@@ -63,6 +70,7 @@ impl Outcome {
         "panicked",
         "broken",
         "stalled",
+        "exitsAgain",
     ];
 
     /// Returns the outcome with which a claim ends its run; `None` if the run continues.
@@ -89,6 +97,7 @@ impl Outcome {
             Outcome::Panicked(_) => "panicked",
             Outcome::Broken(_) => "broken",
             Outcome::Stalled { .. } => "stalled",
+            Outcome::ExitsAgain { .. } => "exitsAgain",
         }
     }
 }

@@ -240,6 +240,9 @@ impl Explainer<'_> {
                     silent.unwrap_or_default()
                 )
             }
+            Some(EndedBy::CommandExited) => format!(
+                "At {at}, {names} {was} ended because a command exited that is started again; what it left behind was killed."
+            ),
             None => format!("At {at}, {names} ended unexpectedly."),
         }
     }

@@ -135,6 +135,10 @@ fn ended_early(timeline: &Timeline, manifest: &Manifest, names: &DisplayNames) -
             let context = Context::from_manifest(manifest);
             Some(format!("The run ended at {end}: {}.", violation_at_end(&context)?))
         }
+        Some(Outcome::ExitsAgain { process, exits }) => Some(format!(
+            "The run ended at {end}: the command of {} exited {exits} times in a row without having been ready.",
+            names.process(process)
+        )),
         Some(Outcome::NotRepeated { id }) => Some(format!(
             "The run ended at {end}: when {} was re-executed, its message {} to {} was not the same as before, but the \
              protocol requires send determinism.",

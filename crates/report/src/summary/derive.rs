@@ -89,7 +89,7 @@ fn not_judged(manifest: &Manifest, judgement: &Judgement) -> Vec<String> {
 }
 
 fn notes(timeline: &Timeline, manifest: &Manifest, judgement: &Judgement) -> Vec<String> {
-    const UNPLANNED: [(Option<EndedBy>, &str); 5] = [
+    const UNPLANNED: [(Option<EndedBy>, &str); 6] = [
         (
             Some(EndedBy::Silence),
             "declared failed and killed without a planned fault: the machine may be too slow for this federation \
@@ -101,6 +101,7 @@ fn notes(timeline: &Timeline, manifest: &Manifest, judgement: &Judgement) -> Vec
         ),
         (Some(EndedBy::StorageLost), "ended by a move to a new place, without the storage of the old one"),
         (Some(EndedBy::SupervisorRestarted), "ended by a restart of the supervisor"),
+        (Some(EndedBy::CommandExited), "ended because a command exited, and started again (`onExit`)"),
         (None, "terminated unexpectedly: see the logs of the nodes"),
     ];
     // The failures of an imported run are those of another system.

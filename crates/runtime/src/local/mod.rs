@@ -6,6 +6,7 @@ mod children;
 use std::ffi::OsString;
 use std::net::TcpListener;
 
+use faultline_core::Span;
 use faultline_shaper::Kernel;
 use faultline_tc::namespace::Hub;
 
@@ -61,7 +62,7 @@ pub fn run_in_namespaces(
 
 fn run_at(
     command: Vec<OsString>,
-    options: RunOptions,
+    mut options: RunOptions,
     hub: Option<(Hub, Kernel)>,
     listener: TcpListener,
     observer: &mut dyn Observer,
@@ -71,6 +72,10 @@ fn run_at(
     let keys = Keys::generate(options.names.processes.len()).map_err(RunError::Secret)?;
     let (run_dir, names) = (options.run_dir.clone(), options.names.processes.clone());
     let is_system = options.supervisor.system.is_some();
+    if is_system {
+        // The end of a command is observed. On a busy machine, silence says nothing about it.
+        options.supervisor.detect_after = Span::MAX;
+    }
     let settle = |context| Children::new(command, run_dir, names, hub, context, is_system);
     // All processes end with this program, so no run can be resumed.
     let memory = Memory { journal: Journal::default(), clock: Clock::start(), past: None };

@@ -82,6 +82,9 @@ pub enum NodeError {
     /// The operating system refused the request to end the node together with its parent.
     #[error("cannot arrange for this process to end when its parent ends: {0}")]
     Parent(nix::Error),
+    /// The operating system refused the request to adopt the processes that commands leave behind.
+    #[error("cannot adopt the processes that commands leave behind: {0}")]
+    Adopt(io::Error),
     /// The program that started the node exited before the node was ready to detect this.
     #[error("the parent process has ended")]
     Orphan,
@@ -237,10 +240,6 @@ pub fn run<P: Process + Send + 'static>(
     if std::os::unix::process::parent_id() != options.parent {
         return Err(NodeError::Orphan);
     }
-    if system.is_some() {
-        // A command that runs in the background remains a descendant.
-        nix::sys::prctl::set_child_subreaper(true).map_err(NodeError::Parent)?;
-    }
     if options.own_network {
         // Must come before the creation of other threads, which would stay in the hub.
         namespace::leave_hub(options.process, options.life, system.is_some())
@@ -278,6 +277,10 @@ async fn host<P: Process + Send + 'static>(
     (inbox_in, inbox): (mpsc::UnboundedSender<Stimulus<P>>, mpsc::UnboundedReceiver<Stimulus<P>>),
 ) -> Result<(), NodeError> {
     let Supervisor { setup, reports, here } = supervisor;
+    if system.is_some() {
+        // A command that runs in the background remains a descendant.
+        crate::system::adopt().map_err(NodeError::Adopt)?;
+    }
     let NodeOptions { run_dir, process, life, port, own_network, shaper, executor, .. } = options;
     let listener = TcpListener::bind((here, port)).await.map_err(NodeError::Listen)?;
     let address = listener.local_addr().map_err(NodeError::Listen)?;

@@ -1,112 +1,266 @@
 //! Attempts: commands, requests and connections that succeed or fail within a limited time.
 
+use std::cell::RefCell;
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use faultline_core::Ending;
-use faultline_guard::VARIABLE;
+use faultline_core::observation::{MOST_SAID_BY_CHECK, MOST_SAID_BY_PROBE};
+use faultline_guard::{ATTEMPT_VARIABLE, VARIABLE};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::TcpStream;
 use tokio::process::Command;
+use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Attempt, NodeSystem};
+use super::orphans::{self, Started};
+use super::output::{PIECE, quoted};
+use super::{Attempt, NodeSystem, http};
 
-/// Number of bytes of a command's output that an error shows, and of the answer to a request that are read.
-const MOST_READ: usize = 1_000;
-
-/// Time in which the output of a command is read after its end.
+/// Time in which the output of a command is read after its processes have ended.
 const REST: Duration = Duration::from_millis(50);
+/// The variables that commands inherit from Faultline's own environment.
+const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
 
-/// How an attempt ended, and what it wrote last.
+/// How an attempt ended, and what it wrote.
 #[derive(Debug)]
 pub(super) struct Attempted {
     pub(super) ending: Ending,
-    pub(super) output: String,
+    pub(super) output: Output,
 }
 
 impl Attempted {
     pub(super) fn of(ending: Ending) -> Attempted {
-        Attempted { ending, output: String::new() }
+        Attempted { ending, output: Output::default() }
     }
 
     /// Describes the end, with the last lines of output.
     pub(super) fn describe(&self) -> String {
-        match self.output.trim() {
-            "" => self.ending.to_string(),
-            output => format!("{}: {output}", self.ending),
+        match self.output.last_lines() {
+            lines if lines.is_empty() => self.ending.to_string(),
+            lines => format!("{}: {lines}", self.ending),
         }
+    }
+
+    /// Returns what an observation of a sample quotes.
+    pub(super) fn said_by_probe(&self) -> String {
+        if self.ending.is_success() { String::new() } else { self.output.reason() }
     }
 }
 
-/// Makes an attempt. Its processes end with it.
+/// What a command wrote: the first line of standard error, and the newest bytes of both streams, merged by whole lines.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    first_error: Vec<u8>,
+    has_first_error: bool,
+    stdout: Vec<u8>,
+    both: Vec<u8>,
+    /// The beginning of the line of each stream whose end has not arrived.
+    open: [Vec<u8>; 2],
+}
+
+impl Output {
+    /// Adds output of standard output (0) or standard error (1).
+    fn add(&mut self, stream: usize, bytes: &[u8]) {
+        match stream {
+            0 => keep_newest(&mut self.stdout, bytes, MOST_SAID_BY_PROBE * 4),
+            _ => self.add_to_first_error(bytes),
+        }
+        let open = &mut self.open[stream];
+        open.extend_from_slice(bytes);
+        let whole = match open.iter().rposition(|it| *it == b'\n') {
+            Some(end) => open.drain(..=end).collect(),
+            None if open.len() > PIECE => std::mem::take(open),
+            None => Vec::new(),
+        };
+        keep_newest(&mut self.both, &whole, PIECE / 2);
+    }
+
+    fn add_to_first_error(&mut self, bytes: &[u8]) {
+        for byte in bytes.iter().filter(|_| !self.has_first_error) {
+            let is_end = matches!(byte, b'\n' | b'\r') || self.first_error.len() >= MOST_SAID_BY_PROBE * 4;
+            // Some programs begin with an empty line.
+            let is_blank = self.first_error.iter().all(u8::is_ascii_whitespace);
+            match (is_end, is_blank) {
+                (true, true) => self.first_error.clear(),
+                (true, false) => {
+                    self.has_first_error = true;
+                    return;
+                }
+                (false, _) => self.first_error.push(*byte),
+            }
+        }
+    }
+
+    /// Adds the lines that have no end.
+    fn end(&mut self) {
+        for open in std::mem::take(&mut self.open) {
+            if !open.is_empty() {
+                keep_newest(&mut self.both, &open, PIECE / 2);
+                keep_newest(&mut self.both, b"\n", PIECE / 2);
+            }
+        }
+    }
+
+    /// Returns the first line of standard error or, if there is none, the last line of standard output.
+    fn reason(&self) -> String {
+        let first = quoted(&self.first_error, MOST_SAID_BY_PROBE);
+        if first.is_empty() { last_line(&self.stdout) } else { first }
+    }
+
+    /// Returns the last lines, as many as an observation of a check quotes.
+    pub(super) fn last_lines(&self) -> String {
+        last_lines(&self.both, MOST_SAID_BY_CHECK)
+    }
+
+    /// Returns all output that was kept.
+    pub(super) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.both).trim_end().to_owned()
+    }
+}
+
+/// Adds bytes to the end, and removes the oldest ones that exceed `most`.
+fn keep_newest(end: &mut Vec<u8>, bytes: &[u8], most: usize) {
+    end.extend_from_slice(bytes);
+    end.drain(..end.len().saturating_sub(most));
+}
+
+/// Returns the last line that is not blank.
+fn last_line(bytes: &[u8]) -> String {
+    let lines = bytes.rsplit(|it| matches!(it, b'\n' | b'\r'));
+    lines.map(|it| quoted(it, MOST_SAID_BY_PROBE)).find(|it| !it.is_empty()).unwrap_or_default()
+}
+
+/// Returns the last whole lines, at most `most` bytes. If the last line alone is longer, returns its end.
+pub(super) fn last_lines(bytes: &[u8], most: usize) -> String {
+    let text = quoted(bytes, usize::MAX);
+    let earliest = text.len().saturating_sub(most);
+    if earliest == 0 {
+        return text;
+    }
+    let starts = text.match_indices('\n').map(|it| it.0 + 1).find(|it| *it >= earliest);
+    let from = starts
+        .filter(|it| *it < text.len())
+        .unwrap_or_else(|| (earliest..).find(|it| text.is_char_boundary(*it)).unwrap_or(text.len()));
+    text[from..].to_owned()
+}
+
+/// Makes an attempt. All its processes have ended when it has.
 pub(super) async fn attempt(system: &NodeSystem, attempt: &Attempt, within: Duration) -> Attempted {
-    let carry_out = async {
-        match attempt {
-            Attempt::Exec(words) => execute(system, words).await,
-            Attempt::Http(url) => Attempted::of(request(url).await.unwrap_or_else(|it| failed(&it))),
-            Attempt::Tcp(address) => Attempted::of(match TcpStream::connect(address.as_str()).await {
-                Ok(_) => Ending::Opened,
-                Err(error) => failed(&error),
-            }),
-        }
+    let deadline = Instant::now() + within;
+    let limited = |made: Result<io::Result<Ending>, tokio::time::error::Elapsed>| {
+        Attempted::of(match made {
+            Ok(Ok(ending)) => ending,
+            Ok(Err(error)) => failed(&error),
+            Err(_) => Ending::TimedOut,
+        })
     };
-    tokio::time::timeout(within, carry_out).await.unwrap_or_else(|_| Attempted::of(Ending::TimedOut))
-}
-
-fn failed(error: &io::Error) -> Ending {
-    Ending::Failed(error.to_string().into())
-}
-
-/// Kills a process group when it is dropped.
-struct Group(Pid);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let _ = killpg(self.0, Signal::SIGKILL);
+    match attempt {
+        Attempt::Exec(words) => execute(system, words, deadline).await,
+        Attempt::Http(url) => limited(timeout(within, http::request(url)).await),
+        Attempt::Tcp(address) => {
+            let connect = async { TcpStream::connect(address.as_str()).await.map(|_| Ending::Opened) };
+            limited(timeout(within, connect).await)
+        }
     }
 }
 
-async fn execute(system: &NodeSystem, words: &[String]) -> Attempted {
+/// Returns how a request or a connection failed. This machine's own limits say nothing about the system.
+fn failed(error: &io::Error) -> Ending {
+    use nix::errno::Errno;
+    const OWN: [Errno; 5] =
+        [Errno::EMFILE, Errno::ENFILE, Errno::EADDRNOTAVAIL, Errno::ENOBUFS, Errno::ENOMEM];
+    let is_own = error.raw_os_error().is_some_and(|it| OWN.contains(&Errno::from_raw(it)));
+    let reason = error.to_string().into();
+    if is_own || error.kind() == io::ErrorKind::InvalidInput {
+        Ending::Impossible(reason)
+    } else {
+        Ending::Failed(reason)
+    }
+}
+
+async fn execute(system: &NodeSystem, words: &[String], deadline: Instant) -> Attempted {
+    let id = orphans::next_attempt(&system.id);
     let mut command = command(system, words);
+    command.env(ATTEMPT_VARIABLE, &id);
     let mut child = match command.spawn() {
         Ok(child) => child,
-        Err(error) => {
-            let program = words.first().map_or("", String::as_str);
-            return Attempted::of(Ending::Failed(format!("`{program}` cannot be started: {error}").into()));
-        }
+        Err(error) => return Attempted::of(cannot_be_started(words, &error)),
     };
-    // Killed with everything that it started, also if it does not end in time.
-    let _group = child.id().map(|it| Group(Pid::from_raw(it.cast_signed())));
-    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let started = Started::by(&child);
+    // Killed with its group also if this attempt is given up.
+    let mut group = Group(Some(started.pid()));
+    let output = RefCell::new(Output::default());
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let status = {
-        let read = async { tokio::join!(read_end(stdout, &mut out), read_end(stderr, &mut err)) };
-        let mut read = std::pin::pin!(read);
+    let mut read = std::pin::pin!(async {
+        tokio::join!(
+            read_to_end(stdout, |it| output.borrow_mut().add(0, it)),
+            read_to_end(stderr, |it| {
+                output.borrow_mut().add(1, it);
+            })
+        );
+    });
+    let mut is_read = false;
+    let status = loop {
         tokio::select! {
-            // What the command wrote has arrived, but may not have been read. A program that the command left behind may
-            // keep its output open.
-            status = child.wait() => {
-                let _ = tokio::time::timeout(REST, read).await;
-                status
-            }
-            _ = &mut read => child.wait().await,
+            biased;
+            status = child.wait() => break Some(status),
+            () = &mut read, if !is_read => is_read = true,
+            () = sleep_until(deadline) => break None,
         }
     };
-    let end = if err.is_empty() { out } else { err };
-    let output = String::from_utf8_lossy(&end).into_owned();
-    let ending = status.map_or_else(|error| failed(&error), ending_of);
+    orphans::end_attempt(started.pid(), &id).await;
+    group.0 = None;
+    if !is_read {
+        // What was written has arrived, but may not have been read.
+        let _ = timeout(REST, read).await;
+    }
+    let ending = match status {
+        Some(status) => status.map_or_else(|error| Ending::Impossible(error.to_string().into()), ending_of),
+        None => {
+            // Its processes have been killed.
+            let _ = child.wait().await;
+            Ending::TimedOut
+        }
+    };
+    let mut output = output.take();
+    output.end();
     Attempted { ending, output }
 }
 
-/// Returns the command with these words, in its own process group.
+/// Kills a process group when it is dropped.
+struct Group(Option<Pid>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            let _ = killpg(group, Signal::SIGKILL);
+        }
+    }
+}
+
+/// Returns the end of a command that cannot be started.
+pub(super) fn cannot_be_started(words: &[String], error: &io::Error) -> Ending {
+    let program = words.first().map_or("", String::as_str);
+    Ending::Impossible(format!("`{program}` cannot be started: {error}").into())
+}
+
+/// Returns the variables of Faultline's own environment that the commands of a system have, too.
+pub fn inherited_environment() -> impl Iterator<Item = (&'static str, OsString)> {
+    INHERITED.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)))
+}
+
+/// Returns the command with these words, in its own process group. Its environment contains only what is documented.
 pub(super) fn command(system: &NodeSystem, words: &[String]) -> Command {
     let mut command = Command::new(words.first().map_or("", String::as_str));
     command
         .args(words.iter().skip(1))
+        .env_clear()
+        .envs(inherited_environment())
         .envs(system.env.iter().map(|(name, value)| (name, value)))
         .env(VARIABLE, &system.id)
         .current_dir(&system.dir)
@@ -118,13 +272,12 @@ pub(super) fn command(system: &NodeSystem, words: &[String]) -> Command {
     command
 }
 
-/// Reads to the end, and keeps the newest bytes.
-async fn read_end(from: Option<impl AsyncRead + Unpin>, end: &mut Vec<u8>) {
+/// Passes everything that can be read to `take`.
+async fn read_to_end(from: Option<impl AsyncRead + Unpin>, mut take: impl FnMut(&[u8])) {
     let Some(mut from) = from else { return };
     let mut buffer = [0; 4096];
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
-        end.extend_from_slice(&buffer[..read]);
-        end.drain(..end.len().saturating_sub(MOST_READ));
+        take(&buffer[..read]);
     }
 }
 
@@ -136,21 +289,110 @@ pub(super) fn ending_of(status: ExitStatus) -> Ending {
     }
 }
 
-/// Requests a page, and returns the status of the answer.
-async fn request(url: &str) -> io::Result<Ending> {
-    let rest = url.strip_prefix("http://").unwrap_or(url);
-    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|it| it.is_ascii_digit()));
-    let address = if has_port { host.to_owned() } else { format!("{host}:80") };
-    let mut stream = TcpStream::connect(address).await?;
-    let path = if path.is_empty() { "/" } else { path };
-    let request =
-        format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: faultline\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
-    let mut answer = Vec::new();
-    stream.take(MOST_READ as u64).read_to_end(&mut answer).await?;
-    let answer = String::from_utf8_lossy(&answer);
-    let mut words = answer.split_whitespace();
-    let status = words.next().filter(|it| it.starts_with("HTTP/")).and_then(|_| words.next()?.parse().ok());
-    status.map(Ending::Http).ok_or_else(|| io::Error::other("the answer is not one of an HTTP server"))
+#[cfg(test)]
+mod tests {
+    use faultline_supervisor::AfterExit;
+
+    use super::*;
+    use crate::transport::tests::run;
+
+    fn system() -> (tempfile::TempDir, NodeSystem) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_owned();
+        let system = NodeSystem {
+            id: format!("test-{}", std::process::id()),
+            command: vec!["sleep".into(), "60".into()],
+            env: vec![("OWN".into(), "1".into())],
+            files: Vec::new(),
+            dir: path.clone(),
+            data: path.clone(),
+            log: path.join("log"),
+            log_bytes: 4096,
+            ready: (None, Duration::ZERO),
+            set_up: None,
+            probes: Vec::new(),
+            checks: Vec::new(),
+            watches: Vec::new(),
+            after_exit: AfterExit::End,
+            may_finish: false,
+            is_daemon: false,
+        };
+        (dir, system)
+    }
+
+    async fn execute(words: &[&str]) -> Attempted {
+        let (_dir, system) = system();
+        let words = words.iter().map(|it| (*it).to_owned()).collect();
+        attempt(&system, &Attempt::Exec(words), Duration::from_secs(2)).await
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_impossible() {
+        run(async {
+            for words in [&["no-such-program", "x"][..], &["/etc/passwd"], &["./none"], &[""]] {
+                let made = execute(words).await;
+                assert!(matches!(made.ending, Ending::Impossible(_)), "{:?}", made.ending);
+                assert!(made.ending.is_unknown());
+            }
+            assert!(execute(&["sh", "-c", "exit 75"]).await.ending.is_unknown());
+            assert_eq!(execute(&["sh", "-c", "exit 1"]).await.ending, Ending::Exit(1));
+            let (_dir, system) = system();
+            let refused = Attempt::Tcp("127.0.0.1:1".into());
+            let made = attempt(&system, &refused, Duration::from_secs(2)).await;
+            assert!(matches!(made.ending, Ending::Failed(_)), "{:?}", made.ending);
+        });
+    }
+
+    #[test]
+    fn an_attempt_that_takes_too_long_fails_with_what_it_said() {
+        run(async {
+            let made = execute(&["sh", "-c", "echo; echo waiting >&2; echo more >&2; sleep 60"]).await;
+            assert_eq!((&made.ending, &*made.said_by_probe()), (&Ending::TimedOut, "waiting"));
+        });
+    }
+
+    #[test]
+    fn a_sample_that_fails_says_why() {
+        run(async {
+            for (script, said) in [
+                ("echo one; echo first >&2; echo last >&2; exit 1", "first"),
+                ("echo one; printf 'two\n\n'; exit 1", "two"),
+                ("printf '\\n\\033[31mbad\\033[0m' >&2; exit 1", "bad"),
+                ("exit 1", ""),
+                ("echo fine", ""),
+            ] {
+                assert_eq!(execute(&["sh", "-c", script]).await.said_by_probe(), said, "{script}");
+            }
+            let long = execute(&["sh", "-c", "printf '%01000d' 7 >&2; exit 1"]).await;
+            assert_eq!(long.said_by_probe().len(), MOST_SAID_BY_PROBE);
+        });
+    }
+
+    #[test]
+    fn a_check_says_its_last_lines() {
+        run(async {
+            let made = execute(&["sh", "-c", "seq 1000; echo lost 3 >&2; exit 1"]).await;
+            let said = made.output.last_lines();
+            assert!(said.len() <= MOST_SAID_BY_CHECK && said.contains("lost 3"), "{said}");
+            let first = said.lines().next().unwrap();
+            assert!(first.parse::<u32>().is_ok_and(|it| it > 800), "a whole line: {said}");
+        });
+        assert_eq!(last_lines("ä\nböö".as_bytes(), 5), "böö");
+        assert_eq!(last_lines("ä\nböö".as_bytes(), 4), "öö");
+        assert_eq!(last_lines(b"a\n", 4), "a");
+    }
+
+    #[test]
+    fn commands_have_only_the_documented_environment() {
+        run(async {
+            let made = execute(&["env"]).await;
+            let text = made.output.text();
+            for line in text.lines() {
+                let name = line.split('=').next().unwrap();
+                let is_own = name == "OWN" || name.starts_with("FAULTLINE_") || INHERITED.contains(&name);
+                assert!(is_own, "{line}");
+            }
+            assert!(text.contains("OWN=1") && text.contains("PATH="), "{text}");
+        });
+    }
 }

@@ -14,8 +14,8 @@ use tracing::warn;
 
 use super::NodeSystem;
 use super::executor::{self, Start, ToExecutor};
-use super::output::{Log, MOST_QUOTED};
-use super::runner::{self, Instruction, PIECE, STOPS_WITHIN, Told};
+use super::output::{Log, MOST_QUOTED, PIECE};
+use super::runner::{self, Instruction, STOPS_WITHIN, Told};
 use crate::control::{self, ToSupervisor};
 
 /// Number of messages from a runner that wait while the node's process is busy.

@@ -20,9 +20,8 @@ use std::time::Duration;
 
 use faultline_core::{Boot, Life, ProcessId};
 use nix::fcntl::OFlag;
-use nix::sys::prctl::{set_child_subreaper, set_dumpable};
+use nix::sys::prctl::set_dumpable;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpid};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -35,8 +34,8 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::NodeSystem;
-use super::end_own;
 use super::runner::{self, Instruction, Told};
+use super::{adopt, end_own};
 use crate::clock::{monotonic, wait_until};
 use crate::control;
 use crate::remote::messages::Killed;
@@ -99,7 +98,7 @@ pub enum ExecutorError {
     /// The asynchronous runtime, or the handling of signals, failed.
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
-    /// The executor could not become the parent of orphaned processes, or protect its memory.
+    /// The executor could not protect its memory.
     #[error("cannot change the properties of this process: {0}")]
     Process(nix::Error),
     /// The socket failed.
@@ -119,7 +118,6 @@ pub fn serve(
     data: PathBuf,
     make: impl Fn(&Start, &Path) -> Result<NodeSystem, String> + 'static,
 ) -> Result<(), ExecutorError> {
-    set_child_subreaper(true).map_err(ExecutorError::Process)?;
     // The commands run as the same user.
     set_dumpable(false).map_err(ExecutorError::Process)?;
     let runtime = Builder::new_current_thread()
@@ -127,6 +125,7 @@ pub fn serve(
         .build_local(LocalOptions::default())
         .map_err(ExecutorError::Runtime)?;
     runtime.block_on(async {
+        adopt().map_err(ExecutorError::Runtime)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(ExecutorError::Runtime)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(ExecutorError::Runtime)?;
         let listener = listen(socket)?;
@@ -229,10 +228,6 @@ impl Executor {
         let _ = self.strike.take().and_then(Strike::finish);
         let id = self.id.borrow().clone();
         end_own(&id).await;
-        // The first process of a container inherits those whose parents have ended.
-        while let Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) =
-            waitpid(None, Some(WaitPidFlag::WNOHANG))
-        {}
     }
 
     /// Runs a life until its node's process closes the connection, or has instructed it to stop.

@@ -8,6 +8,8 @@
 mod attempt;
 mod commands;
 mod executor;
+mod http;
+mod orphans;
 mod output;
 mod runner;
 
@@ -15,14 +17,17 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use attempt::inherited_environment;
 pub(crate) use commands::{Commands, Recorder};
 pub(crate) use executor::ExecutorClient;
 pub use executor::{ExecutorError, Start, serve};
 use faultline_core::{Boot, CheckNo, ProbeNo, WatchNo};
 use faultline_guard::{MOST_SEARCHES, PAUSE, VARIABLE, signal};
+use faultline_supervisor::AfterExit;
 pub use faultline_tc::namespace::stable_address_of;
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getpid};
+pub(crate) use orphans::adopt;
 use regex::Regex;
 pub(crate) use runner::{Instruction, STOPS_WITHIN};
 
@@ -55,8 +60,12 @@ pub struct NodeSystem {
     pub checks: Vec<(CheckNo, Attempt, Duration)>,
     /// Regular expressions for lines of output.
     pub watches: Vec<(WatchNo, Regex)>,
-    /// Whether the command is started again when it exits.
-    pub restarts: bool,
+    /// What follows the exit of the command.
+    pub after_exit: AfterExit,
+    /// Whether the command may exit with status 0.
+    pub may_finish: bool,
+    /// Whether the command runs as long as any process that it has started.
+    pub is_daemon: bool,
 }
 
 impl NodeSystem {

@@ -5,9 +5,13 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use anstream::adapter::strip_str;
 use faultline_core::WatchNo;
+use faultline_core::observation::MOST_SAID_BY_PROBE;
 use regex::Regex;
 
+/// The maximum number of bytes of output in one message.
+pub(crate) const PIECE: usize = 16 << 10;
 /// Length of the longest line that watches see as a whole, in bytes.
 const LONGEST_LINE: usize = 4096;
 /// Number of bytes of a line that a fact contains.
@@ -15,7 +19,7 @@ pub(super) const MOST_QUOTED: usize = 200;
 /// The maximum number of matches per watch and second.
 const MOST_PER_SECOND: u32 = 100;
 
-/// A file with the first half of the permitted bytes of output, and the newest bytes.
+/// A file with the first half of the permitted bytes of output, and the newest bytes. It is shortened between lines.
 #[derive(Debug)]
 pub(super) struct Log {
     path: PathBuf,
@@ -23,6 +27,8 @@ pub(super) struct Log {
     most: u64,
     /// Length of the file.
     len: u64,
+    /// Length of the beginning that is kept; `None` before anything was removed.
+    head: Option<u64>,
     /// Number of bytes that were removed.
     omitted: u64,
 }
@@ -31,7 +37,7 @@ impl Log {
     pub(super) fn create(path: &Path, most: u64) -> io::Result<Log> {
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
         let file = File::options().create(true).truncate(true).read(true).write(true).open(path)?;
-        Ok(Log { path: path.to_owned(), file, most, len: 0, omitted: 0 })
+        Ok(Log { path: path.to_owned(), file, most, len: 0, head: None, omitted: 0 })
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -40,18 +46,26 @@ impl Log {
         if self.len > self.most { self.shorten() } else { Ok(()) }
     }
 
-    /// Keeps the first half of the permitted bytes, and the newest quarter.
+    /// Keeps the lines in the first half of the permitted bytes, and those in the newest quarter.
     fn shorten(&mut self) -> io::Result<()> {
         let (half, quarter) = (self.most / 2, self.most / 4);
+        let is_end = |it: &u8| *it == b'\n';
         self.file.seek(SeekFrom::Start(0))?;
         let (mut head, mut tail) = (Vec::new(), Vec::new());
-        (&mut self.file).take(half).read_to_end(&mut head)?;
-        self.file.seek(SeekFrom::Start(self.len - quarter))?;
+        (&mut self.file).take(self.head.unwrap_or(half)).read_to_end(&mut head)?;
+        let whole = head.iter().rposition(is_end).map_or(head.len(), |it| it + 1);
+        head.truncate(whole);
+        // The byte before shows whether a line begins here.
+        self.file.seek(SeekFrom::Start(self.len - quarter - 1))?;
         self.file.read_to_end(&mut tail)?;
-        self.omitted += self.len - half - quarter;
+        let starts = tail.iter().position(is_end).map(|it| it + 1).filter(|it| *it < tail.len());
+        tail.drain(..starts.unwrap_or(1));
+        self.head = Some(head.len() as u64);
+        self.omitted += self.len - (head.len() + tail.len()) as u64;
+        let start = if head.last().is_none_or(is_end) { "" } else { "\n" };
+        let mark = format!("{start}[about {} bytes are omitted]\n", self.omitted);
         let beside = self.path.with_extension("new");
         let mut file = File::options().create(true).truncate(true).read(true).write(true).open(&beside)?;
-        let mark = format!("\n[about {} bytes are omitted]\n", self.omitted);
         let parts = [&head[..], mark.as_bytes(), &tail];
         parts.iter().try_for_each(|it| file.write_all(it))?;
         fs::rename(&beside, &self.path)?;
@@ -71,7 +85,85 @@ impl Log {
     }
 }
 
-/// Finds the lines of one stream that match watches.
+/// Merges the streams of a command by whole lines.
+#[derive(Debug, Default)]
+pub(super) struct Merged {
+    /// For each stream, the beginning of a line whose end has not arrived.
+    open: [Vec<u8>; 2],
+    /// The stream whose unfinished line was passed on last, if no line has ended since.
+    unfinished: Option<usize>,
+    /// The last line that is not blank.
+    last_line: String,
+}
+
+impl Merged {
+    /// Adds output of a stream. Returns what to pass on: its whole lines, or the beginning of a very long one.
+    pub(super) fn add(&mut self, stream: usize, bytes: &[u8]) -> Vec<u8> {
+        let open = &mut self.open[stream];
+        open.extend_from_slice(bytes);
+        let whole = match open.iter().rposition(|it| *it == b'\n') {
+            Some(end) => open.drain(..=end).collect(),
+            None if open.len() >= PIECE => std::mem::take(open),
+            None => Vec::new(),
+        };
+        self.passed(stream, whole)
+    }
+
+    /// Returns the unfinished line of a stream, which has not continued for a while, or has ended.
+    pub(super) fn flush(&mut self, stream: usize) -> Vec<u8> {
+        let open = std::mem::take(&mut self.open[stream]);
+        self.passed(stream, open)
+    }
+
+    /// Returns whole lines of Faultline's own, between those of the command.
+    pub(super) fn note(&mut self, text: &str) -> Vec<u8> {
+        let start = if self.unfinished.take().is_some() { "\n" } else { "" };
+        format!("{start}{text}\n").into_bytes()
+    }
+
+    /// Returns the last line that is not blank, shortened.
+    pub(super) fn last_line(&self) -> &str {
+        &self.last_line
+    }
+
+    fn passed(&mut self, stream: usize, mut bytes: Vec<u8>) -> Vec<u8> {
+        if bytes.is_empty() {
+            return bytes;
+        }
+        let lines = bytes.rsplit(|it| matches!(it, b'\n' | b'\r'));
+        if let Some(line) = lines.map(|it| quoted(it, MOST_SAID_BY_PROBE)).find(|it| !it.is_empty()) {
+            self.last_line = line;
+        }
+        let is_unfinished = bytes.last() != Some(&b'\n');
+        if self.unfinished.is_some_and(|it| it != stream) {
+            bytes.insert(0, b'\n');
+        }
+        self.unfinished = is_unfinished.then_some(stream);
+        bytes
+    }
+}
+
+/// Returns text for people: without terminal escapes, without space at its ends, and at most `most` bytes long.
+pub(super) fn quoted(bytes: &[u8], most: usize) -> String {
+    let text = plain(bytes);
+    let text = text.trim();
+    beginning(text, most).to_owned()
+}
+
+/// Returns at most the first `most` bytes of a text.
+fn beginning(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|it| text.is_char_boundary(*it));
+    &text[..end.unwrap_or(0)]
+}
+
+/// Returns text without terminal escapes and other control characters, with LF at the end of each line.
+fn plain(bytes: &[u8]) -> String {
+    let text = strip_str(&String::from_utf8_lossy(bytes)).to_string();
+    if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n") } else { text }
+}
+
+/// Finds the lines of one stream that match watches. Lines end with LF, CR or CRLF, or with the stream. Terminal escapes
+/// are not part of a line.
 pub(super) struct Lines<'a> {
     watches: &'a [(WatchNo, Regex)],
     /// The beginning of a line whose end has not arrived.
@@ -92,18 +184,32 @@ impl<'a> Lines<'a> {
             return;
         }
         let mut rest = bytes;
-        while let Some(end) = rest.iter().position(|it| *it == b'\n') {
+        while let Some(end) = rest.iter().position(|it| matches!(it, b'\n' | b'\r')) {
             self.keep(&rest[..end]);
-            let line = std::mem::take(&mut self.open);
-            self.matched(&String::from_utf8_lossy(&line), &mut found);
+            self.end(&mut found);
             rest = &rest[end + 1..];
         }
         self.keep(rest);
     }
 
+    /// Handles the end of the stream.
+    pub(super) fn finish(&mut self, mut found: impl FnMut(WatchNo, String)) {
+        self.end(&mut found);
+    }
+
+    /// Escapes take room, so more than the longest line is kept.
     fn keep(&mut self, part: &[u8]) {
-        let room = LONGEST_LINE - self.open.len();
+        let room = 2 * LONGEST_LINE - self.open.len();
         self.open.extend_from_slice(&part[..part.len().min(room)]);
+    }
+
+    /// Handles the end of a line. Between CR and LF, there is none.
+    fn end(&mut self, found: &mut impl FnMut(WatchNo, String)) {
+        if self.open.is_empty() {
+            return;
+        }
+        let line = plain(&std::mem::take(&mut self.open));
+        self.matched(beginning(&line, LONGEST_LINE), found);
     }
 
     fn matched(&mut self, line: &str, found: &mut impl FnMut(WatchNo, String)) {
@@ -140,18 +246,82 @@ mod tests {
         assert!(text.len() < 4_100, "{}", text.len());
         assert!(text.starts_with("line 0\nline 1\n") && text.ends_with("line 9998\nline 9999\n"), "{text}");
         assert!(text.contains(" bytes are omitted]"));
+        let whole = |it: &str| it.strip_prefix("line ").is_some_and(|it| it.parse::<u32>().is_ok());
+        let other: Vec<_> = text.lines().filter(|it| !whole(it)).collect();
+        assert!(matches!(other[..], [mark] if mark.starts_with("[about ")), "{other:?}");
+    }
+
+    #[test]
+    fn a_log_without_lines_is_shortened_all_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.log");
+        let mut log = Log::create(&path, 4_000).unwrap();
+        (0..100).for_each(|_| log.write(&[b'x'; 999]).unwrap());
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.len() < 4_100 && text.ends_with('x') && text.contains("\n[about "), "{text}");
+    }
+
+    #[test]
+    fn streams_are_merged_by_whole_lines() {
+        let mut merged = Merged::default();
+        let mut text = Vec::new();
+        for (stream, part) in [(0, "one "), (1, "error\nmore"), (0, "line\nanother\nand"), (1, " of it\n")] {
+            text.extend(merged.add(stream, part.as_bytes()));
+        }
+        assert_eq!(String::from_utf8_lossy(&text), "error\none line\nanother\nmore of it\n");
+        assert_eq!(merged.last_line(), "more of it");
+        assert_eq!(merged.flush(0), b"and");
+        assert_eq!(merged.add(1, b"\x1b[31mbad\x1b[0m\n"), b"\n\x1b[31mbad\x1b[0m\n");
+        assert_eq!(merged.last_line(), "bad");
+        assert_eq!(merged.flush(1), b"");
+        assert_eq!(merged.add(0, b" so on"), b"");
+        assert_eq!(merged.flush(0), b" so on");
+        assert_eq!(merged.note("[check]"), b"\n[check]\n");
+        assert_eq!(merged.add(1, &[b'x'; PIECE]).len(), PIECE);
+        assert_eq!(merged.add(1, b"\n"), b"\n");
+    }
+
+    #[test]
+    fn a_quotation_is_plain_text_of_limited_length() {
+        assert_eq!(quoted(b" \x1b]0;title\x07\x1b[1mhello\x1b[m \r", 200), "hello");
+        assert_eq!(quoted("äöü".as_bytes(), 3), "ä");
+        assert_eq!(quoted(b"10%\r20%\r\na\tb\n", 200), "10%\n20%\na\tb");
+        assert_eq!(quoted(b"\xff\xfe", 200), "\u{fffd}\u{fffd}");
+    }
+
+    fn found(pattern: &str, parts: &[&[u8]]) -> Vec<String> {
+        let watches = [(WatchNo(0), Regex::new(pattern).unwrap())];
+        let mut lines = Lines::new(&watches);
+        let mut found = Vec::new();
+        parts.iter().for_each(|it| lines.push(it, |_, line| found.push(line)));
+        lines.finish(|_, line| found.push(line));
+        found
     }
 
     #[test]
     fn lines_are_matched_as_a_whole_and_at_a_limited_rate() {
-        let watches = [(WatchNo(0), Regex::new("^became leader").unwrap())];
-        let mut lines = Lines::new(&watches);
-        let mut found = Vec::new();
-        for part in ["not yet\nbeca", "me leader at term 2\nx became leader\n"] {
-            lines.push(part.as_bytes(), |_, line| found.push(line));
+        let parts = [&b"not yet\nbeca"[..], b"me leader at term 2\nx became leader\n"];
+        assert_eq!(found("^became leader", &parts), ["became leader at term 2"]);
+        let many = vec![&b"became leader\n"[..]; 1_000];
+        assert!(found("^became leader", &many).len() <= 2 * MOST_PER_SECOND as usize);
+    }
+
+    #[test]
+    fn lines_are_matched_as_programs_write_them() {
+        const LEADS: &str = "^became leader$";
+        for parts in [
+            &[&b"became leader\r\n"[..]][..],
+            &[b"became leader\r", b"\nnot\r\n"],
+            &[b"\x1b[32mbecame leader\x1b[0m\n"],
+            &[b"\x1b]0;node 1\x07became \x1b[1;4", b"mleader\n"],
+            &[b"10%\r20%\rbecame leader\r"],
+            &[b"became leader"],
+        ] {
+            assert_eq!(found(LEADS, parts), ["became leader"], "{parts:?}");
         }
-        assert_eq!(found, ["became leader at term 2"]);
-        (0..1_000).for_each(|_| lines.push(b"became leader\n", |_, line| found.push(line)));
-        assert!(found.len() <= 2 * MOST_PER_SECOND as usize, "{}", found.len());
+        let long = [&[b'x'; 5_000][..], b" became leader\nbecame leader\n"].concat();
+        assert_eq!(found("became leader", &[&long]), ["became leader"]);
+        assert_eq!(found("^x{4096}$", &[&long]).len(), 1);
+        assert_eq!(found("^$", &[b"\n\r\n"]), [""; 0], "blank lines are no lines");
     }
 }

@@ -1,22 +1,26 @@
 //! Runs the commands of one life of a node: follows instructions, and tells what it observes.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
+use faultline_core::observation::MOST_SAID_BY_PROBE;
 use faultline_core::{CheckNo, Ending, Observation, Span};
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use faultline_guard::Processes;
+use faultline_supervisor::AfterExit;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::{Pid, getpid};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Child;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::warn;
 
-use super::attempt::{Attempted, attempt, command, ending_of};
-use super::output::Lines;
+use super::attempt::{Attempted, attempt, cannot_be_started, command, ending_of};
+use super::orphans::{self, Started};
+use super::output::{Lines, Merged, PIECE, quoted};
 use super::{NodeSystem, Probe};
 
 /// Time within which a command must end after it was asked to. It is then killed.
@@ -24,13 +28,12 @@ pub(crate) const STOPS_WITHIN: Duration = Duration::from_secs(10);
 /// Time between two attempts to find out whether a node is ready, and the longest time of one attempt.
 const READY_EVERY: Duration = Duration::from_millis(50);
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time from the exit of a command to its next start.
-const RESTARTS_AFTER: Duration = Duration::from_secs(1);
+/// Time between two searches for the processes of a command whose first process has ended.
+const LOOKS_EVERY: Duration = Duration::from_millis(100);
 /// Time for which output is awaited after a command has exited. Programs that it left behind may keep it open.
 const OUTPUT_WITHIN: Duration = Duration::from_millis(200);
-
-/// The maximum number of bytes of output in one message.
-pub(crate) const PIECE: usize = 16 << 10;
+/// Time after which the beginning of a line is passed on.
+const CONTINUES_WITHIN: Duration = Duration::from_millis(200);
 
 /// What a node's process tells the runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,8 +77,11 @@ pub(crate) async fn run(
         is_settled: Cell::new(false),
         sampling: Cell::new(0),
         has_checked: Cell::new(false),
+        has_failed: Cell::new(false),
         is_stopping: Cell::new(false),
         group: Cell::new(None),
+        output: RefCell::default(),
+        readers: RefCell::default(),
     });
     let (mut is_started, mut is_probing) = (false, false);
     // They end with this function.
@@ -83,7 +89,7 @@ pub(crate) async fn run(
     while let Some(instruction) = instructions.recv().await {
         let is_start = matches!(instruction, Instruction::Prepare | Instruction::Begin);
         if is_start && !std::mem::replace(&mut is_started, true) {
-            tasks.spawn_local(shared.clone().keep_running());
+            tasks.spawn_local(shared.clone().run_command());
         }
         match instruction {
             Instruction::Prepare => {}
@@ -101,6 +107,13 @@ pub(crate) async fn run(
     shared.stop().await;
 }
 
+/// The end of a command.
+struct Ended {
+    ending: Ending,
+    /// The processes that it left behind.
+    left: Vec<Pid>,
+}
+
 struct Shared {
     system: NodeSystem,
     told: mpsc::Sender<Told>,
@@ -112,23 +125,40 @@ struct Shared {
     sampling: Cell<usize>,
     /// Whether a check has begun. No samples follow.
     has_checked: Cell<bool>,
+    /// Whether the command has exited although it must not.
+    has_failed: Cell<bool>,
     is_stopping: Cell<bool>,
-    /// The process group of the command, while it runs.
+    /// The process group of the command, while its first process runs.
     group: Cell<Option<Pid>>,
+    output: RefCell<Merged>,
+    /// The tasks that read the output of commands. They end once no process can write any more.
+    readers: RefCell<JoinSet<()>>,
 }
 
 impl Shared {
     async fn stop(&self) {
         self.is_stopping.set(true);
-        if let Some(group) = self.group.get() {
-            // A command that has stopped itself ends only once it continues.
-            let _ = killpg(group, Signal::SIGTERM).and_then(|()| killpg(group, Signal::SIGCONT));
+        let mut left = Vec::new();
+        // A command that has stopped itself ends only once it continues.
+        match self.group.get() {
+            Some(group) => drop(killpg(group, Signal::SIGTERM).and_then(|()| killpg(group, Signal::SIGCONT))),
+            None => {
+                left = self.remaining();
+                for pid in &left {
+                    let _ = kill(*pid, Signal::SIGTERM).and_then(|()| kill(*pid, Signal::SIGCONT));
+                }
+            }
         }
         let asked = Instant::now();
-        while self.group.get().is_some() && asked.elapsed() < STOPS_WITHIN {
+        let is_running =
+            || self.group.get().is_some() || left.iter().any(|it| faultline_guard::is_running(*it));
+        while is_running() && asked.elapsed() < STOPS_WITHIN {
             sleep(READY_EVERY / 5).await;
         }
         super::end_own(&self.system.id).await;
+        let mut readers = self.readers.take();
+        let read = async { while readers.join_next().await.is_some() {} };
+        drop(timeout(OUTPUT_WITHIN, read).await);
     }
 
     /// Tells the node's process something. Waits while that process is busy.
@@ -141,32 +171,42 @@ impl Shared {
         self.tell(Told::Observed(observation)).await;
     }
 
-    async fn keep_running(self: Rc<Self>) {
+    /// Runs the command of the life to its end.
+    async fn run_command(self: Rc<Self>) {
         if let Err(error) = self.prepare_directories() {
             self.is_settled.set(true);
             return self.give_up(format!("cannot be started: its files cannot be written: {error}")).await;
         }
-        loop {
-            let ending = match command(&self.system, &self.system.command).spawn() {
-                Ok(child) => self.run(child).await,
-                Err(error) => {
-                    let program = self.system.command.first().map_or("", String::as_str);
-                    Ending::Failed(format!("`{program}` cannot be started: {error}").into())
-                }
-            };
-            self.is_settled.set(true);
-            if self.is_stopping.get() {
-                return;
-            }
-            if !self.is_ready.get() && !self.system.restarts {
-                self.give_up(format!("was not ready when its command ended: {ending}")).await;
-            }
-            self.observe(Observation::Exited { ending, said: "".into() }).await;
-            if !self.system.restarts {
-                return;
-            }
-            sleep(RESTARTS_AFTER).await;
+        let Ended { ending, left } = match command(&self.system, &self.system.command).spawn() {
+            Ok(child) => self.clone().run(child).await,
+            Err(error) => Ended { ending: cannot_be_started(&self.system.command, &error), left: Vec::new() },
+        };
+        self.is_settled.set(true);
+        if self.is_stopping.get() {
+            return;
         }
+        let is_permitted = match self.system.after_exit {
+            AfterExit::End => self.system.may_finish && ending == Ending::Exit(0),
+            AfterExit::Stay | AfterExit::Restart | AfterExit::RestartCluster => true,
+        };
+        self.has_failed.set(!is_permitted);
+        let left = left.iter().find_map(|it| faultline_guard::name_of(*it)).filter(|_| !is_permitted);
+        let left = left.map(|name| {
+            format!("it left `{name}` running: keep that in the foreground, or write `onExit: daemon`")
+        });
+        let restarts = matches!(self.system.after_exit, AfterExit::Restart | AfterExit::RestartCluster);
+        // Once the run has begun, the observation says so.
+        if !restarts && (!is_permitted || !self.is_ready.get()) {
+            let left = left.as_ref().map(|it| format!("; {it}")).unwrap_or_default();
+            let when = match self.is_ready.get() {
+                true => "ended before the run began",
+                false => "was not ready when its command ended",
+            };
+            self.give_up(format!("{when}: {ending}{left}")).await;
+        }
+        let said = left.unwrap_or_else(|| self.output.borrow().last_line().to_owned());
+        let said = quoted(said.as_bytes(), MOST_SAID_BY_PROBE).into();
+        self.observe(Observation::Exited { ending, said }).await;
     }
 
     fn prepare_directories(&self) -> std::io::Result<()> {
@@ -184,19 +224,22 @@ impl Shared {
         Ok(())
     }
 
-    /// Runs one execution of the command to its end.
-    async fn run(&self, mut child: Child) -> Ending {
-        self.group.set(child.id().map(|it| Pid::from_raw(it.cast_signed())));
+    /// Runs the command to its end. Its output is read as long as a process has it open.
+    async fn run(self: Rc<Self>, mut child: Child) -> Ended {
+        let started = Started::by(&child);
+        self.group.set(Some(started.pid()));
         let file = faultline_guard::group_file(&self.system.dir);
-        if let Some(group) = self.group.get()
-            && let Err(error) = std::fs::write(&file, group.to_string())
-        {
+        if let Err(error) = std::fs::write(&file, started.pid().to_string()) {
             warn!(%error, "cannot write the process group of the command");
         }
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let mut read = Box::pin(async {
-            tokio::join!(self.read(stdout), self.read(stderr));
-        });
+        let (reading, mut is_read) = mpsc::channel::<()>(1);
+        {
+            let (mut readers, reading_too) = (self.readers.borrow_mut(), reading.clone());
+            let (this, that) = (self.clone(), self.clone());
+            readers.spawn_local(async move { (this.read(stdout, 0).await, reading).0 });
+            readers.spawn_local(async move { (that.read(stderr, 1).await, reading_too).0 });
+        }
         let mut ready = Box::pin(async {
             if self.become_ready().await {
                 self.is_ready.set(true);
@@ -204,37 +247,101 @@ impl Shared {
             }
             self.is_settled.set(true);
         });
-        let (mut is_read, mut is_attempted) = (false, false);
-        let status = loop {
+        let mut end = Box::pin(self.end_of(child, started));
+        let mut is_attempted = false;
+        let Ended { ending, mut left } = loop {
             tokio::select! {
                 biased;
                 () = &mut ready, if !is_attempted => is_attempted = true,
-                () = &mut read, if !is_read => is_read = true,
-                status = child.wait() => break status,
+                ended = &mut end => break ended,
             }
         };
-        if !is_read {
-            drop(tokio::time::timeout(OUTPUT_WITHIN, read).await);
-        }
-        self.group.set(None);
-        drop(std::fs::remove_file(&file));
-        status.map_or_else(|error| Ending::Failed(error.to_string().into()), ending_of)
+        // The last lines say why it ended.
+        drop(timeout(OUTPUT_WITHIN, is_read.recv()).await);
+        left.retain(|it| faultline_guard::is_running(*it));
+        Ended { ending, left }
     }
 
-    /// Copies output to the log, and observes the lines that match watches.
-    async fn read(&self, from: Option<impl AsyncRead + Unpin>) {
+    /// Waits for the end of the command: of its first process or, if that may leave others behind, of all its processes.
+    async fn end_of(&self, mut child: Child, started: Started) -> Ended {
+        let status = child.wait().await;
+        drop(started);
+        self.group.set(None);
+        drop(std::fs::remove_file(faultline_guard::group_file(&self.system.dir)));
+        let ending = status.map_or_else(|error| Ending::Failed(error.to_string().into()), ending_of);
+        let mut left = self.remaining();
+        let mut last = Vec::new();
+        // What a command has left behind may become ready.
+        let continues =
+            || self.system.is_daemon || self.system.after_exit == AfterExit::Stay && !self.is_settled.get();
+        while !left.is_empty() && continues() {
+            last.clone_from(&left);
+            sleep(LOOKS_EVERY).await;
+            left.retain(|it| faultline_guard::is_running(*it));
+            if left.is_empty() {
+                left = self.remaining();
+            }
+        }
+        let of_last = last.iter().rev().find_map(|it| orphans::ending_of(*it));
+        Ended { ending: of_last.filter(|_| self.system.is_daemon).unwrap_or(ending), left }
+    }
+
+    /// Returns the processes of the life, except those of attempts.
+    fn remaining(&self) -> Vec<Pid> {
+        let all = faultline_guard::matching(|it| it == self.system.id, &[getpid()]);
+        let attempts = Processes::all().with_descendants(orphans::started());
+        let is_of_attempt = |it: Pid| attempts.contains(&it) || faultline_guard::is_of_attempt(it);
+        all.into_iter().filter(|it| !is_of_attempt(*it)).collect()
+    }
+
+    /// Copies the output of a stream to the log, and observes the lines that match watches.
+    async fn read(&self, from: Option<impl AsyncRead + Unpin>, stream: usize) {
         let Some(mut from) = from else { return };
         let mut lines = Lines::new(&self.system.watches);
-        let mut buffer = vec![0; PIECE];
-        while let Ok(read @ 1..) = from.read(&mut buffer).await {
-            self.tell(Told::Output(buffer[..read].to_vec())).await;
+        let mut buffer = vec![0; PIECE / 2];
+        let mut is_whole = true;
+        loop {
+            let read = from.read(&mut buffer);
+            let read = match is_whole {
+                true => read.await,
+                false => match timeout(CONTINUES_WITHIN, read).await {
+                    Ok(read) => read,
+                    Err(_) => {
+                        is_whole = true;
+                        let bytes = self.output.borrow_mut().flush(stream);
+                        self.write(bytes).await;
+                        continue;
+                    }
+                },
+            };
             let mut found = Vec::new();
-            lines.push(&buffer[..read], |watch, line| {
-                found.push(Observation::Logged { watch, line: line.into() });
-            });
+            let mut note = |watch, line: String| found.push(Observation::Logged { watch, line: line.into() });
+            let read = read.unwrap_or_default();
+            let bytes = match read {
+                0 => {
+                    lines.finish(&mut note);
+                    self.output.borrow_mut().flush(stream)
+                }
+                _ => {
+                    lines.push(&buffer[..read], &mut note);
+                    self.output.borrow_mut().add(stream, &buffer[..read])
+                }
+            };
+            is_whole = buffer[..read].ends_with(b"\n");
+            self.write(bytes).await;
             for it in found {
                 self.observe(it).await;
             }
+            if read == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Writes to the log.
+    async fn write(&self, bytes: Vec<u8>) {
+        for piece in bytes.chunks(PIECE) {
+            self.tell(Told::Output(piece.to_vec())).await;
         }
     }
 
@@ -250,7 +357,7 @@ impl Shared {
                 return true;
             }
             // The last attempt may have had too little time to show what is wrong.
-            if last.is_none() || made.ending != Ending::TimedOut {
+            if last.is_none() || made.ending != Ending::TimedOut || left >= READY_TIMEOUT {
                 last = Some(made.describe());
             }
             if begun.elapsed() >= *within {
@@ -280,14 +387,19 @@ impl Shared {
             sleep(READY_EVERY).await;
         }
         let begun = Instant::now();
-        let Attempted { ending, output } = match self.is_ready.get() {
-            true => attempt(&self.system, wanted, *within).await,
-            false => Attempted::of(Ending::Failed("its node was not ready".into())),
+        let impossible = |why: &str| Attempted::of(Ending::Impossible(why.into()));
+        let made = match (self.is_ready.get(), self.has_failed.get()) {
+            (true, false) => attempt(&self.system, wanted, *within).await,
+            (true, true) => impossible("the command of its node had exited"),
+            (false, _) => impossible("its node was not ready"),
         };
         let latency = Span(begun.elapsed().as_nanos() as u64);
-        let told = format!("[check {} ended after {latency}: {ending}]\n{}\n", check.0, output.trim_end());
-        self.tell(Told::Output(told.into_bytes())).await;
-        self.observe(Observation::Checked { check, latency, ending, said: "".into() }).await;
+        let told =
+            format!("[check {} ended after {latency}: {}]\n{}", check.0, made.ending, made.output.text());
+        let told = self.output.borrow_mut().note(told.trim_end());
+        self.write(told).await;
+        let said = made.output.last_lines().into();
+        self.observe(Observation::Checked { check, latency, ending: made.ending, said }).await;
     }
 
     async fn probe(self: Rc<Self>, index: usize) {
@@ -298,13 +410,15 @@ impl Shared {
             }
             let begun = Instant::now();
             self.sampling.set(self.sampling.get() + 1);
-            let ending = match attempt_of(sample) {
-                Ok(wanted) => attempt(&self.system, &wanted, *timeout).await.ending,
-                Err(error) => Ending::Failed(error.into()),
+            let made = match attempt_of(sample) {
+                Ok(wanted) => attempt(&self.system, &wanted, *timeout).await,
+                Err(error) => Attempted::of(Ending::Impossible(error.into())),
             };
             self.sampling.set(self.sampling.get() - 1);
             let latency = Span(begun.elapsed().as_nanos() as u64);
-            self.observe(Observation::Probed { probe: *no, sample, latency, ending, said: "".into() }).await;
+            let said = made.said_by_probe().into();
+            let ending = made.ending;
+            self.observe(Observation::Probed { probe: *no, sample, latency, ending, said }).await;
             sleep_until(begun + *every).await;
         }
     }

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use faultline_core::{
-    Boot, CheckNo, Cluster, ClusterId, Ending, Fact, FactKind, Fault, FaultNo, Life, Membership,
-    MembershipVersion, Observation, PlannedFault, ProcessId, Scope, Source, Span, Time, Trigger, WatchNo,
+    Boot, CheckNo, Cluster, ClusterId, EndedBy, Ending, Fact, FactKind, Fault, FaultNo, Gauges, Life,
+    Membership, MembershipVersion, Observation, PlannedFault, ProcessId, Scope, Source, Span, StorageFate,
+    Time, Trigger, WatchNo,
 };
-use faultline_supervisor::{Config, FaultState, Order, Outcome, Report, Supervisor, SystemEnd, SystemRun};
+use faultline_supervisor::{
+    AfterExit, Config, FaultState, Order, Outcome, Report, Supervisor, SystemEnd, SystemRun,
+};
 
 use crate::member;
 
@@ -17,6 +20,12 @@ fn exited(ending: Ending) -> Observation {
     Observation::Exited { ending, said: "".into() }
 }
 
+/// Returns a run without setup and checks, in which these actions follow exits.
+fn run(ends: SystemEnd, after_exit: [AfterExit; 2]) -> SystemRun {
+    let (after_exit, starts_after) = (after_exit.to_vec(), Vec::new());
+    SystemRun { set_up_by: None, ends, checks: Vec::new(), after_exit, starts_after }
+}
+
 struct TestDriver {
     supervisor: Supervisor,
     orders: Vec<Order>,
@@ -25,7 +34,7 @@ struct TestDriver {
 impl TestDriver {
     /// Creates the supervisor of two nodes, which have registered, and whose links have been measured.
     fn measured(set_up_by: Option<ProcessId>, ends: SystemEnd) -> TestDriver {
-        TestDriver::with(SystemRun { set_up_by, ends, checks: Vec::new() })
+        TestDriver::with(SystemRun { set_up_by, ..run(ends, [AfterExit::End; 2]) })
     }
 
     fn with(system: SystemRun) -> TestDriver {
@@ -33,17 +42,35 @@ impl TestDriver {
     }
 
     fn planned(system: SystemRun, plan: Vec<PlannedFault>) -> TestDriver {
+        TestDriver::new(system, plan, &[&NODES[..1], &NODES[1..]], Span(100))
+    }
+
+    fn of_clusters(system: SystemRun, clusters: &[&[ProcessId]]) -> TestDriver {
+        TestDriver::new(system, Vec::new(), clusters, Span(100))
+    }
+
+    fn limited(system: SystemRun, detect_after: Span) -> TestDriver {
+        TestDriver::new(system, Vec::new(), &[&NODES[..1], &NODES[1..]], detect_after)
+    }
+
+    fn new(
+        system: SystemRun,
+        plan: Vec<PlannedFault>,
+        clusters: &[&[ProcessId]],
+        detect_after: Span,
+    ) -> TestDriver {
+        let cluster_of = |it: ProcessId| clusters.iter().position(|all| all.contains(&it)).unwrap() as u16;
         let membership = Membership {
             version: MembershipVersion(0),
-            members: Arc::new([member(0, 0), member(1, 1)]),
-            clusters: NODES.map(|it| Cluster::new([it].into())).into(),
+            members: NODES.map(|it| member(cluster_of(it), it.0)).into(),
+            clusters: clusters.iter().map(|it| Cluster::new((*it).into())).collect(),
         };
         let config = Config {
-            detect_after: Span(100),
+            detect_after,
             restart_after: Span(50),
             spares: 0,
             volatile_storage: false,
-            deadline: Span(100_000),
+            deadline: Span(100_000_000_000),
             start_within: Some(Span(100_000)),
             plan,
             joins: Vec::new(),
@@ -149,7 +176,7 @@ fn the_run_ends_at_its_time_once_all_nodes_are_up() {
 
 #[test]
 fn the_run_ends_once_the_commands_of_a_cluster_have_succeeded() {
-    let mut driver = TestDriver::measured(None, SystemEnd::Exit { cluster: ClusterId(1), restarts: false });
+    let mut driver = TestDriver::with(run(SystemEnd::Exit(ClusterId(1)), [AfterExit::Stay; 2]));
     driver.begins(10);
     driver.observe(20, NODES[0], FIRST, exited(Ending::Exit(0)));
     driver.observe(30, NODES[1], FIRST, exited(Ending::Exit(1)));
@@ -158,7 +185,7 @@ fn the_run_ends_once_the_commands_of_a_cluster_have_succeeded() {
 
 #[test]
 fn the_run_does_not_end_before_it_begins() {
-    let mut driver = TestDriver::measured(None, SystemEnd::Exit { cluster: ClusterId(1), restarts: false });
+    let mut driver = TestDriver::measured(None, SystemEnd::Exit(ClusterId(1)));
     driver.observe(10, NODES[1], FIRST, Observation::Ready);
     driver.observe(20, NODES[1], FIRST, exited(Ending::Exit(0)));
     assert!(!driver.has_ended(), "the other command is not ready");
@@ -167,14 +194,107 @@ fn the_run_does_not_end_before_it_begins() {
 }
 
 #[test]
-fn a_command_that_is_started_again_ends_the_run_when_it_succeeds() {
-    let ends = SystemEnd::Exit { cluster: ClusterId(1), restarts: true };
-    let mut driver = TestDriver::measured(None, ends);
+fn the_run_ends_at_once_if_a_command_exits_that_must_not() {
+    let mut driver = TestDriver::measured(None, SystemEnd::After(Span(1_000)));
+    driver.observe(5, NODES[0], FIRST, exited(Ending::Exit(3)));
     driver.begins(10);
-    driver.observe(30, NODES[1], FIRST, exited(Ending::Exit(1)));
-    assert!(!driver.has_ended());
-    driver.observe(50, NODES[1], FIRST, exited(Ending::Exit(0)));
+    assert!(!driver.has_ended(), "before the beginning, the node says so");
+    driver.observe(20, NODES[1], FIRST, exited(Ending::Exit(0)));
     assert!(driver.has_ended());
+    let mut driver = TestDriver::with(run(SystemEnd::After(Span(1_000)), [AfterExit::Stay, AfterExit::End]));
+    driver.begins(10);
+    driver.observe(20, NODES[0], FIRST, exited(Ending::Exit(3)));
+    assert!(!driver.has_ended());
+    driver.report(1_010, Report::Timeout);
+    assert!(driver.has_ended());
+}
+
+#[test]
+fn a_command_that_is_started_again_begins_a_life_and_ends_the_run_when_it_succeeds() {
+    let (process, life) = (NODES[1], Life(2));
+    let mut driver = TestDriver::with(run(SystemEnd::Exit(ClusterId(1)), [AfterExit::Restart; 2]));
+    driver.begins(10);
+    driver.observe(30, process, FIRST, exited(Ending::Exit(1)));
+    let (storage, by) = (StorageFate::Kept, EndedBy::CommandExited);
+    assert!(driver.orders.contains(&Order::Record(Fact::Failed { process, life: FIRST, storage, by })));
+    assert_eq!(driver.killed(), [process]);
+    driver.report(31, Report::Exited { process, life: FIRST });
+    driver.report(31, Report::Timeout);
+    driver.report(100, Report::Timeout);
+    assert!(driver.orders.contains(&Order::Launch { process, life, boot: Boot::Restarted }));
+    driver.report(110, Report::Registered { process, life });
+    driver.observe(120, process, life, Observation::Ready);
+    driver.observe(130, process, life, exited(Ending::Exit(0)));
+    assert!(driver.has_ended() && driver.killed().len() == 1);
+}
+
+#[test]
+fn all_nodes_of_a_cluster_can_begin_new_lives_at_an_exit() {
+    let mut system = run(SystemEnd::After(Span(1_000)), [AfterExit::RestartCluster; 2]);
+    system.ends = SystemEnd::After(Span(10_000_000_000));
+    let mut driver = TestDriver::of_clusters(system, &[&NODES]);
+    driver.begins(10);
+    driver.observe(30, NODES[1], FIRST, exited(Ending::Signal(6)));
+    assert_eq!(driver.killed(), NODES);
+    // The end of the other rank follows from that of the first.
+    driver.observe(31, NODES[0], FIRST, exited(Ending::Exit(1)));
+    assert_eq!(driver.killed(), NODES);
+}
+
+#[test]
+fn a_command_that_exits_again_and_again_ends_the_run() {
+    let (process, second) = (NODES[1], 1_000_000_000);
+    // The fourth life is ready for more than a second.
+    for (lasts, most) in [(0, 6), (2 * second, 10)] {
+        let mut driver = TestDriver::with(run(SystemEnd::After(Span(u64::MAX)), [AfterExit::Restart; 2]));
+        driver.begins(10);
+        let (mut now, mut life) = (10, FIRST);
+        let outcome = (1..).find_map(|exits| {
+            now += if exits == 4 { lasts } else { 5 };
+            driver.observe(now, process, life, exited(Ending::Exit(3)));
+            let is_end = |it: &&Order| matches!(it, Order::End(_));
+            if let Some(Order::End(outcome)) = driver.orders.iter().find(is_end) {
+                return Some((exits, outcome.clone()));
+            }
+            driver.report(now + 1, Report::Exited { process, life });
+            driver.report(now + 1, Report::Timeout);
+            driver.report(now + 100, Report::Timeout);
+            (now, life) = (now + 110, life.next());
+            driver.report(now, Report::Registered { process, life });
+            driver.observe(now, process, life, Observation::Ready);
+            None
+        });
+        assert_eq!(outcome, Some((most, Outcome::ExitsAgain { process, exits: 6 })));
+    }
+}
+
+#[test]
+fn a_cluster_can_start_after_others_are_ready() {
+    let mut system = run(SystemEnd::After(Span(1_000)), [AfterExit::End; 2]);
+    system.starts_after = vec![vec![ClusterId(1)], vec![]];
+    let mut driver = TestDriver::with(system);
+    let [first, last] = NODES;
+    let prepare = |process, life| Order::Prepare { process, life };
+    assert_eq!(driver.orders, [prepare(last, FIRST)]);
+    driver.observe(2, last, FIRST, Observation::Ready);
+    assert_eq!(driver.orders, [prepare(last, FIRST), prepare(first, FIRST)]);
+    assert_eq!(driver.supervisor.status().clusters.iter().map(|it| it.up).collect::<Vec<_>>(), [0, 1]);
+    driver.observe(3, first, FIRST, Observation::Ready);
+    assert!(driver.has_begun());
+    assert_eq!(driver.supervisor.status().clusters.iter().map(|it| it.up).collect::<Vec<_>>(), [1, 1]);
+    driver.observe(4, first, FIRST, exited(Ending::Exit(0)));
+    assert_eq!(driver.supervisor.status().clusters.iter().map(|it| it.up).collect::<Vec<_>>(), [0, 1]);
+}
+
+#[test]
+fn without_a_limit_silence_kills_no_node() {
+    let mut driver =
+        TestDriver::limited(run(SystemEnd::After(Span(u64::MAX)), [AfterExit::End; 2]), Span::MAX);
+    driver.begins(10);
+    driver.supervisor.expect_heartbeats();
+    driver.report(20, Report::Heartbeat { process: NODES[0], life: FIRST, gauges: Gauges::default() });
+    driver.report(1_000_000_000_000, Report::Timeout);
+    assert_eq!(driver.killed(), []);
 }
 
 #[test]
@@ -198,7 +318,8 @@ fn a_life_sets_the_system_up_if_the_previous_one_failed_to() {
 fn a_run_ends_after_its_checks_have_been_carried_out_one_after_the_other() {
     let [first, last] = NODES;
     let ends = SystemEnd::After(Span(1_000));
-    let mut driver = TestDriver::with(SystemRun { set_up_by: None, ends, checks: vec![last, first, first] });
+    let mut driver =
+        TestDriver::with(SystemRun { checks: vec![last, first, first], ..run(ends, [AfterExit::End; 2]) });
     let check = |no, process, life| Order::Check { process, life, check: CheckNo(no) };
     let checked = |no| {
         let (ending, said) = (Ending::Exit(1), "".into());
@@ -229,7 +350,7 @@ fn crash_of_reporter(trigger: Trigger) -> PlannedFault {
 }
 
 fn ends_late() -> SystemRun {
-    SystemRun { set_up_by: None, ends: SystemEnd::After(Span(1000)), checks: Vec::new() }
+    run(SystemEnd::After(Span(1000)), [AfterExit::End; 2])
 }
 
 #[test]

@@ -354,6 +354,7 @@ fn failed(from: &mut Fields<'_>) -> Read<Fact> {
         (None, Some("placeLost")) => EndedBy::PlaceLost,
         (None, Some("supervisorRestarted")) => EndedBy::SupervisorRestarted,
         (None, Some("moved")) => EndedBy::Moved,
+        (None, Some("commandExited")) => EndedBy::CommandExited,
         (_, Some(other)) => {
             let causes =
                 "`silence`, `placeLost`, `storageLost`, `supervisorRestarted` and `moved`, without `fault`";

@@ -1,0 +1,122 @@
+//! Requests of probes. Only the status of the answer counts, whatever follows it.
+
+use std::error::Error;
+use std::io;
+
+use bytes::Bytes;
+use faultline_core::Ending;
+use http::header::{CONNECTION, HOST, USER_AGENT};
+use http::{Request, Uri};
+use http_body_util::Empty;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+/// The port of an address without one.
+const PORT: u16 = 80;
+/// The maximum number of header fields in an answer.
+const MOST_FIELDS: usize = 1_000;
+
+/// Requests a page, and returns the status of the answer. Informational answers, such as `103 Early Hints`, are skipped.
+pub(super) async fn request(url: &str) -> io::Result<Ending> {
+    let invalid = |error: http::Error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string());
+    let uri: Uri = url.parse().map_err(|it: http::uri::InvalidUri| invalid(it.into()))?;
+    let (host, port) = (uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(PORT));
+    let path = uri.path_and_query().map_or("/", |it| it.as_str());
+    let request = Request::get(path)
+        .header(HOST, uri.authority().map_or("", |it| it.as_str()))
+        .header(USER_AGENT, "faultline")
+        .header(CONNECTION, "close")
+        .body(Empty::<Bytes>::new())
+        .map_err(invalid)?;
+    let stream = TcpStream::connect(format!("{host}:{port}")).await?;
+    let mut lenient = http1::Builder::new();
+    lenient
+        .allow_obsolete_multiline_headers_in_responses(true)
+        .allow_spaces_after_header_name_in_responses(true)
+        .ignore_invalid_headers_in_responses(true)
+        .max_headers(MOST_FIELDS);
+    let (mut sender, connection) = lenient.handshake(TokioIo::new(stream)).await.map_err(explained)?;
+    let mut answer = std::pin::pin!(sender.send_request(request));
+    let connection = std::pin::pin!(connection);
+    let answer = tokio::select! {
+        biased;
+        answer = &mut answer => answer.map_err(explained)?,
+        // The answer has arrived before, if there is one.
+        ended = connection => answer.await.map_err(|error| explained(ended.err().unwrap_or(error)))?,
+    };
+    Ok(Ending::Http(answer.status().as_u16()))
+}
+
+/// Returns an error with all its causes.
+fn explained(error: hyper::Error) -> io::Error {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(it) = cause {
+        text += &format!(": {it}");
+        cause = it.source();
+    }
+    io::Error::other(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::transport::tests::run;
+
+    /// Answers one request with these bytes, then keeps the connection open or resets it.
+    async fn answer(bytes: &'static [u8], resets: bool) -> io::Result<Ending> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::task::spawn_local(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            if resets {
+                stream.write_all(bytes).await.unwrap();
+                // The request has arrived. Because it was not read, the kernel sends a reset.
+                stream.readable().await.unwrap();
+                return;
+            }
+            let _ = stream.read(&mut [0; 4096]).await;
+            stream.write_all(bytes).await.unwrap();
+            std::future::pending::<()>().await;
+        });
+        let url = format!("http://{address}/health?a=b");
+        timeout(Duration::from_secs(20), request(&url)).await.expect("the status has arrived")
+    }
+
+    #[test]
+    fn the_status_counts_whatever_follows() {
+        run(async {
+            for (bytes, status) in [
+                (&b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: keep-alive\r\n\r\nok\n"[..], 200),
+                (b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", 200),
+                (b"HTTP/1.1 204 No Content\r\n\r\n", 204),
+                (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", 200),
+                (b"HTTP/1.0 503 Busy\r\n\r\n", 503),
+                (b"HTTP/1.1 302 Found\r\nLocation : /a\r\nbad header\r\n\r\n", 302),
+                (b"HTTP/1.1 200 OK\nContent-Length: 9\n\nok", 200),
+            ] {
+                assert_eq!(answer(bytes, false).await.unwrap(), Ending::Http(status));
+            }
+            assert_eq!(answer(b"HTTP/1.1 200 OK\r\n\r\nok", true).await.unwrap(), Ending::Http(200));
+        });
+    }
+
+    #[test]
+    fn what_is_no_answer_is_a_failure_with_its_reason() {
+        run(async {
+            let error = answer(b"SSH-2.0-OpenSSH_9.2\r\n", false).await.unwrap_err().to_string();
+            assert!(error.contains("invalid HTTP"), "{error}");
+            let error = request("http://127.0.0.1:1/").await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+            let error = request("http://127.0.0.1:1/a b").await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        });
+    }
+}
