@@ -211,6 +211,18 @@ impl Supervisor {
             Due::Deadline => self.end_at_deadline(now, out),
             Due::EndSystem => self.end_system(out),
         }
+        if self.config.system.is_some() {
+            self.try_complete(out);
+        }
+    }
+
+    /// Returns whether a fault that lasts for a while has not ended.
+    pub(crate) fn has_lasting_fault(&self) -> bool {
+        self.agenda.values().any(|it| match it {
+            Due::Resume { .. } | Due::RestoreLink { .. } | Due::Heal { .. } | Due::RestoreNode { .. } => true,
+            Due::Inject(_) | Due::Launch(_) | Due::Repaired(_) | Due::Spare => false,
+            Due::Join(_) | Due::Leave(_) | Due::Deadline | Due::EndSystem => false,
+        })
     }
 
     /// Publishes the triggers that wait for a fact.

@@ -242,8 +242,8 @@ impl Supervisor {
         self.kill(&restarted, StorageFate::Kept, EndedBy::CommandExited, now, out);
     }
 
-    /// Returns whether the run of a system is complete: it is due to end, every process that will return is up, and all
-    /// checks have been carried out. Orders the next check, if there is one.
+    /// Returns whether the run of a system is complete: it is due to end, every process that will return is up, no fault
+    /// lasts any longer, and all checks have been carried out. Orders the next check, if there is one.
     pub(crate) fn is_system_complete(&mut self, out: &mut Vec<Order>) -> bool {
         if let Some(SystemEnd::Exit(cluster)) = self.config.system.as_ref().map(|it| it.ends) {
             let has_ended =
@@ -254,6 +254,7 @@ impl Supervisor {
         self.preparation.is_over
             && self.begun.is_some()
             && self.entries.iter().all(is_settled)
+            && !self.has_lasting_fault()
             && self.are_checks_over(out)
     }
 

@@ -80,6 +80,31 @@ fn data_outlive_a_crash_but_not_the_loss_of_storage() {
     }
 }
 
+/// As PostgreSQL does, the server refuses to start while the process whose number its data contain still runs.
+#[test]
+fn a_command_whose_number_is_in_its_data_starts_again_after_a_crash() {
+    let place = TestDirectory::new();
+    let script = "import os, subprocess, sys, time\n\
+                  path = sys.argv[1] + '/pid'\n\
+                  for number in open(path).read().split() if os.path.exists(path) else []:\n\
+                  \x20   try: os.kill(int(number), 0)\n\
+                  \x20   except ProcessLookupError: continue\n\
+                  \x20   sys.exit('process ' + number + ' still runs')\n\
+                  child = subprocess.Popen(['sleep', '600'], start_new_session=True)\n\
+                  open(path, 'w').write(f'{os.getpid()} {child.pid}')\n\
+                  time.sleep(600)\n";
+    place.write("server.py", script);
+    let fields = "command: [python3, server.py, '{{ data }}']\n      \
+                  files: { server.py: { file: server.py } }\n      \
+                  probes: { wrote: { every: 100ms, exec: [test, -e, '{{ data }}/pid'] } }\n      \
+                  ends: { after: 4s }";
+    let faults = "{ at: 1s, crash: { cluster: a, node: 1 } }, { at: 2s, loseCluster: { cluster: a } }";
+    let text = system(fields, faults) + "  expect: [{ probe: wrote, longestOutage: 3s }]\n";
+    let (json, _) = place.run("own.yaml", "local", &text, "run");
+    assert_eq!(facts(&place, "exited"), [] as [Value; 0], "{json}");
+    assert_eq!(facts(&place, "lifeStarted").len(), 6, "{json}");
+}
+
 #[test]
 fn the_run_begins_when_all_nodes_are_ready_and_the_system_is_set_up() {
     let place = TestDirectory::new();

@@ -11,11 +11,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use faultline_core::{Boot, Life, ProcessId, Span, StorageFate, Time};
-use faultline_guard::{Guard, RunId, VARIABLE, group_file, kill_group, matching};
+use faultline_guard::{Guard, MOST_SEARCHES, PAUSE, RunId, VARIABLE, group_file, kill_group, matching};
 use faultline_shaper::Kernel;
 use faultline_tc::namespace::Hub;
 use nix::errno::Errno;
+use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{self, Signal, killpg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -135,10 +137,29 @@ impl Commands {
     /// Starts the guard of a run's commands with `command`, which starts a node.
     fn guarded(command: &[OsString], run_dir: &Path) -> Result<Commands, RunError> {
         let run = RunId::generate().map_err(RunError::Secret)?;
+        // What commands leave behind becomes a child of this process when their node has been killed.
+        if let Err(error) = set_child_subreaper(true) {
+            warn!(%error, "cannot adopt what commands leave behind");
+        }
         let guard = Guard::start(command, &run, &run_dir.join(NODES), false);
         let program = command.first().cloned().unwrap_or_default();
         let guard = guard.map_err(|source| RunError::Launch { program, source })?;
         Ok(Commands { run, _guard: guard })
+    }
+}
+
+/// Reaps processes of commands that have been killed, and that this process has adopted. Until then, their numbers remain
+/// in use, and some programs take that of their earlier life for a sign that it still runs.
+async fn reap(commands: &[Pid]) {
+    let is_alive = |pid: &Pid| waitpid(*pid, Some(WaitPidFlag::WNOHANG)) == Ok(WaitStatus::StillAlive);
+    let mut left: Vec<Pid> = commands.to_vec();
+    for _ in 0..MOST_SEARCHES {
+        // Another process has adopted those that cannot be waited for.
+        left.retain(is_alive);
+        if left.is_empty() {
+            return;
+        }
+        tokio::time::sleep(PAUSE).await;
     }
 }
 
@@ -207,8 +228,10 @@ impl PlaceBackend for Children {
             let _ = killpg(pid, Signal::SIGKILL);
             // So have the commands of a system's node.
             if let Some(id) = id {
+                let commands = matching(|it| it == id, &[]);
                 kill_group(&group);
                 end_commands(|it| it == id, &[]).await;
+                reap(&commands).await;
             }
             exit.send_replace(Some((status, clock.now())));
             let is_expected = is_ordered.get() && is_by_kill(status);
@@ -243,11 +266,12 @@ impl PlaceBackend for Children {
             }
         }
         // After the nodes' own processes, which would otherwise observe the ends of their commands.
-        for pid in commands {
-            let _ = signal::kill(pid, Signal::SIGKILL);
+        for pid in &commands {
+            let _ = signal::kill(*pid, Signal::SIGKILL);
         }
         if !ids.is_empty() {
             end_commands(|it| ids.contains(it), &[]).await;
+            reap(&commands).await;
         }
         for life in &alive {
             let child = self.children.get_mut(life).expect("the child was signalled");

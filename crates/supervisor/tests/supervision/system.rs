@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use faultline_core::fault::Impairment;
 use faultline_core::{
     Boot, CheckNo, Cluster, ClusterId, EndedBy, Ending, Fact, FactKind, Fault, FaultNo, Gauges, Life,
     Membership, MembershipVersion, Observation, PlannedFault, ProcessId, Scope, Source, Span, StorageFate,
@@ -342,6 +343,28 @@ fn a_run_ends_after_its_checks_have_been_carried_out_one_after_the_other() {
     assert!(!driver.has_ended(), "this check has been carried out before");
     driver.observe(1_230, first, Life(2), checked(2));
     assert!(driver.has_ended());
+}
+
+#[test]
+fn checks_wait_for_the_end_of_faults_that_last() {
+    let [first, last] = NODES;
+    let clusters = [ClusterId(0), ClusterId(1)];
+    let pause = Fault::Impair { process: first, how: Impairment::Paused, span: Some(Span(500)) };
+    let partition = Fault::Partition { from: clusters[0], to: clusters[1], both: true, span: Span(500) };
+    let cut_for_ever = Fault::Link { from: clusters[0], to: clusters[1], properties: None, span: None };
+    for (fault, ends_at) in [(pause, 1_300), (partition, 1_300), (cut_for_ever, 1_000)] {
+        let name = format!("{fault:?}");
+        let trigger = Trigger::At(Time(800));
+        let plan = vec![PlannedFault { no: FaultNo(0), trigger, fault, reported: None, cause: None }];
+        let system = SystemRun { checks: vec![last], ..ends_late() };
+        let mut driver = TestDriver::new(system, plan, &[&NODES[..1], &NODES[1..]], Span(10_000));
+        let check = Order::Check { process: last, life: FIRST, check: CheckNo(0) };
+        driver.begins(0);
+        for at in (790..1_400).step_by(10) {
+            driver.report(at, Report::Timeout);
+            assert_eq!(driver.orders.contains(&check), at >= ends_at, "{at}: {name}");
+        }
+    }
 }
 
 fn crash_of_reporter(trigger: Trigger) -> PlannedFault {
