@@ -1,6 +1,6 @@
 //! The mean time between the random faults of a federation, and the same federation with another mean.
 
-use faultline_core::Span;
+use faultline_core::{Span, Time};
 
 use crate::failure_trace::{chosen, parsed};
 use crate::quantity::Duration;
@@ -62,6 +62,12 @@ fn rate(trace: &TraceTrigger, ranks: u32) -> Option<f64> {
         NodeChoice::Fold => 1.0,
         NodeChoice::Sample => f64::from(ranks) / all.observed.max(1) as f64,
     };
-    let lasts = all.last_event().as_secs_f64();
-    (lasts > 0.0).then(|| chosen(trace, &all).count() as f64 * share * trace.speed() / lasts)
+    let starts: Vec<Time> = chosen(trace, &all).map(|it| it.start).collect();
+    // As in the statistics of a trace: the mean of the gaps, or the whole trace if all faults coincide.
+    let gaps = starts.last()?.since(*starts.first()?);
+    let (faults, lasts) = match gaps > Span::ZERO {
+        true => (starts.len() - 1, gaps),
+        false => (starts.len(), all.last_event().since(Time::ZERO)),
+    };
+    (lasts > Span::ZERO).then(|| faults as f64 * share * trace.speed() / lasts.as_secs_f64())
 }

@@ -99,6 +99,7 @@ impl Judgement {
                 let why = match evidence {
                     Evidence::Changed => "the record was changed",
                     Evidence::Corrupted => "silent corruption may have reached the result",
+                    Evidence::Incomplete if names.unmatched.is_some() => "lines may be missing",
                     Evidence::Incomplete | Evidence::Whole => "facts may be missing",
                 };
                 finding.unknown = text.map(|it| format!("doubtful, because {why}: {it}"));

@@ -5,7 +5,7 @@
 //! processes: facts are related by streams, restores, message identities and incarnations. Times of different processes
 //! are compared only in virtual time, where all processes read the same clock ([`Context::common_clock`]), and by three
 //! properties: [`Property::AtOnce`] and [`Property::Expected`], which allow for the uncertainty of the clocks, and
-//! [`Property::BoundedLoss`], which uses the comparison only to excuse a late checkpoint or write. A protocol's reports
+//! [`Property::BoundedLoss`], which allows for clocks that differ by half a second. A protocol's reports
 //! about itself ([`faultline_core::Claim`]) are judged, or identify what to judge; they are never evidence.
 
 mod evidence;
@@ -46,7 +46,8 @@ pub fn judge_history(history: &History<'_>, strictness: Strictness) -> Judgement
 mod tests {
     use super::*;
     use crate::testing::Run;
-    use faultline_core::{Digest, Fact};
+    use faultline_core::{Attempt, Cause, Claim, Digest, Fact, GroupId, Promise, Span, Vectors};
+    use faultline_trace::manifest::{Bounds, Copies, ReplicaHolders};
     use faultline_trace::{Flaw, FlawKind};
 
     /// Two clusters of two processes each: an exchange of messages, a failure, a rollback, and the exchange again.
@@ -93,6 +94,80 @@ mod tests {
         for property in [Property::NoGhost, Property::NoLoss, Property::ExactlyOnce, Property::WitnessAgrees]
         {
             assert!(judgement.of(property).instances > 0, "{property:?}");
+        }
+    }
+
+    /// Two clusters under a protocol that promises everything that a protocol for messages can promise, claims everything,
+    /// and does nothing: it saves no checkpoint, restores no state, and removes nothing.
+    fn claims_only() -> Run {
+        let mut run = Run::new(&[&[0, 1], &[2, 3]]);
+        let all = [
+            Promise::Containment,
+            Promise::OrphansFirst,
+            Promise::Phases,
+            Promise::LogKept,
+            Promise::DurableRestore,
+            Promise::Refill,
+            Promise::ForcedByNews,
+        ];
+        run.context.promises = run.context.promises.with(&all);
+        run.context.common_clock = true;
+        run.context.bounds = Some(Bounds {
+            checkpoint_every: vec![Some(Span::from_millis(300)); 2],
+            detect_after: Span::from_millis(100),
+            collect_every: Some(Span::from_secs(1)),
+            delivered_within: None,
+        });
+        run.context.copies = Some(Copies { replicas: 1, kept_by: ReplicaHolders::OtherCluster });
+        run.supervisor(Fact::Begun);
+        let vectors = std::sync::Arc::new(Vectors { ddv: [Run::COVERS_ALL; 2].into(), delivered: [].into() });
+        for sn in 1..40 {
+            run.wait(Span::from_millis(300));
+            let id = run.send(0, 2);
+            run.transmit(id, run.position(0));
+            run.deliver(id);
+            let (position, attempt) = (crate::testing::position(0, sn), Attempt(1));
+            for process in 0..4 {
+                run.claim(process, Claim::CheckpointRequested { position, attempt, forced: true });
+                let (frozen, vectors) = (Span::ZERO, vectors.clone());
+                run.claim(process, Claim::Committed { position, attempt, forced: true, frozen, vectors });
+                run.claim(process, Claim::Collected { round: sn, below: position.sn, kept: 0, log: 9 });
+                run.claim(process, Claim::Protected);
+            }
+        }
+        run.kill(0, true);
+        let to = crate::testing::position(1, 39);
+        let (checkpoint, cause) = (crate::testing::position(0, 39), Cause::Failure);
+        run.restore_because(0, 1, None, cause);
+        for process in 0..2 {
+            run.claim(process, Claim::RolledBack { to, checkpoint, cause, vectors: vectors.clone() });
+        }
+        run.claim(0, Claim::Unrecoverable { group: GroupId(1), missing: [].into() });
+        (0..4).for_each(|rank| run.finish(rank, Digest([rank as u8; 16])));
+        run.supervisor(Fact::Completed);
+        run
+    }
+
+    #[test]
+    fn a_protocol_that_claims_everything_and_does_nothing_fails_each_property_in_force() {
+        let run = claims_only();
+        let judgement = judge(&run.trace, &run.context);
+        assert_eq!(judgement.verdict, Verdict::Fail);
+        let violated: Vec<Property> = judgement.violated().collect();
+        for property in [
+            Property::ForcedBeforeDelivery,
+            Property::MembersAgree,
+            Property::DurableBeforeCommit,
+            Property::UnrecoverableJustified,
+            Property::LogKept,
+            Property::BoundedLoss,
+            Property::DurableBeforeResume,
+        ] {
+            assert!(violated.contains(&property), "{property:?} is not violated: {violated:?}");
+        }
+        // What nothing shows is not exercised.
+        for property in [Property::OrphansFirst, Property::PhasesAgree, Property::ConsistentCheckpoint] {
+            assert_eq!(judgement.of(property).instances, 0, "{property:?}");
         }
     }
 

@@ -7,16 +7,20 @@ use std::path::Path;
 use faultline_console::place::{ACTION, create_record};
 use faultline_console::recording::LocatedRecording;
 use faultline_session::Events;
-use faultline_trace::import::{ImportError, MOST_BYTES, Mapping};
+use faultline_trace::import::{ImportError, MOST_BYTES, Mapping, preview};
 use faultline_trace::printable;
 use miette::miette;
 
 use crate::arguments::CheckArguments;
 use crate::command_error::{CommandError, Exit};
+use crate::output;
 use crate::recording::strictness;
 
 /// The file name that stands for standard input.
 const STDIN: &str = "-";
+
+/// The number of lines that `--dry-run` shows.
+const PREVIEWED: usize = 20;
 
 /// Imports the events in `file`, judges them, and records them if the user asked for it.
 pub(crate) fn check(file: &Path, arguments: &CheckArguments) -> Result<Exit, CommandError> {
@@ -24,6 +28,12 @@ pub(crate) fn check(file: &Path, arguments: &CheckArguments) -> Result<Exit, Com
     let bytes = read(file)?;
     let label = if file == Path::new(STDIN) { "standard input".into() } else { file.to_string_lossy() };
     let label = printable(&label);
+    if arguments.dry_run {
+        let lines = preview(&bytes, mapping.as_ref(), PREVIEWED).into_iter();
+        let text: String = lines.map(|(number, what)| format!("line {number}: {what}\n")).collect();
+        output::print(&text)?;
+        return Ok(Exit::Pass);
+    }
     let events = Events { bytes: &bytes, file: &label, mapping: mapping.as_ref() };
     let run = events.import().map_err(|error| refused(&label, error))?;
     let dir = arguments.out.as_deref().unwrap_or(Path::new(""));

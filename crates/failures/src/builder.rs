@@ -28,8 +28,6 @@ pub(crate) struct Builder {
     skipped: Vec<Skipped>,
     /// The number of observed nodes, if the file states it.
     pub(crate) observed: usize,
-    /// Whether times are dates, so that the trace begins with the first fault.
-    pub(crate) has_dates: bool,
 }
 
 /// Numbers names by their first appearance.
@@ -50,7 +48,6 @@ impl Builder {
             records: 0,
             skipped: Vec::new(),
             observed: 0,
-            has_dates: false,
         }
     }
 
@@ -144,8 +141,7 @@ impl Builder {
         let mut faults = self.faults;
         // Equal times keep the order of the file.
         faults.sort_by_key(|it| it.start);
-        let origin = if self.has_dates { faults[0].start.0 } else { biased(0) };
-        faults.iter_mut().for_each(|it| it.start.0 -= origin);
+        begin_with_first(&mut faults);
         let causes = self.causes.into_strings();
         let nodes = self.nodes.into_strings();
         let seen = nodes.len().max(self.observed);
@@ -199,6 +195,13 @@ impl Builder {
     }
 }
 
+/// Counts the times from the first fault, with which every trace begins: the numbers of a file may count from any instant,
+/// such as 1970.
+fn begin_with_first(faults: &mut [FaultRecord]) {
+    let origin = faults.first().map_or(0, |it| it.start.0);
+    faults.iter_mut().for_each(|it| it.start.0 -= origin);
+}
+
 impl FailureTrace {
     /// Applies the options that choose faults.
     fn select(&mut self, options: &Options) -> Result<(), ReadError> {
@@ -240,6 +243,7 @@ impl FailureTrace {
                 "choose more causes, or a longer part of the trace",
             ));
         }
+        begin_with_first(&mut self.faults);
         Ok(())
     }
 

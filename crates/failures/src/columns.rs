@@ -74,7 +74,6 @@ pub(crate) fn read<R: BufRead>(
         let cause = builder.cause(line, &names.cause, cause)?;
         builder.add(line, (from.0, to.map(|it| it.0)), (node, cause))?;
     }
-    builder.has_dates = is_date == Some(true);
     if let Some((name, value)) = options.conditions.first()
         && rows > 0
         && builder.is_unused()

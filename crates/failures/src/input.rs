@@ -75,7 +75,8 @@ impl<R: BufRead> Input<R> {
         if start.iter().all(u8::is_ascii_whitespace) {
             return Err(ReadError::new("the file is empty", "specify a file with recorded failures"));
         }
-        let head = start[head..].trim_ascii().to_vec();
+        // Some programs end lines with CR alone.
+        let head = start[head..].trim_ascii().split(|it| *it == b'\r').next().unwrap_or_default().to_vec();
         let meter = Rc::new(Meter { line: Cell::new(1), left: Cell::new(RECORD) });
         Ok(Input { head, bytes: Cursor::new(start).chain(reader), meter })
     }
@@ -99,7 +100,13 @@ impl<R: BufRead> Read for Input<R> {
         let most = buffer.len().min(left);
         let read = self.bytes.read(&mut buffer[..most])?;
         self.meter.left.set(left - read);
-        let lines = buffer[..read].iter().filter(|it| **it == b'\n').count();
+        let text = &buffer[..read];
+        let ends = |at: usize| match text[at] {
+            b'\n' => true,
+            b'\r' => text.get(at + 1).is_some_and(|next| *next != b'\n'),
+            _ => false,
+        };
+        let lines = (0..read).filter(|at| ends(*at)).count();
         self.meter.line.set(self.meter.line.get() + lines as u64);
         Ok(read)
     }

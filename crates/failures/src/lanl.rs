@@ -93,7 +93,6 @@ pub(crate) fn read<R: BufRead>(
         let cause = builder.cause(line, cause, cause)?;
         builder.add(line, (from, to), (node, cause))?;
     }
-    builder.has_dates = true;
     check_systems(wanted, &systems)
 }
 

@@ -111,7 +111,7 @@ impl Default for Columns {
 /// One recorded failure of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultRecord {
-    /// The time since the trace began.
+    /// The time since the first fault, with which the trace begins.
     pub start: Time,
     repair: Span,
     /// The index of the node in [`FailureTrace::nodes`].

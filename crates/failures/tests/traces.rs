@@ -77,6 +77,7 @@ fn formats_are_recognised_by_their_content() {
     assert_eq!(formats, [hbd, lanl, spot, csv, csv]);
     let marked = format!("\u{FEFF}\r\n{}", PLAIN.replace('\n', "\r\n"));
     assert_eq!(faults(&parse(&marked)), faults(&parse(PLAIN)));
+    assert_eq!(faults(&parse(&PLAIN.replace('\n', "\r"))), faults(&parse(PLAIN)));
 }
 
 #[test]
@@ -86,11 +87,11 @@ fn an_end_closes_the_oldest_open_start_of_its_node_and_type() {
     assert_eq!(
         faults(&trace),
         [
-            (0.5 * day, Some(0.5 * day), "n1", "GPU"),
-            (0.5 * day, Some(0.25 * day), "n2", "NIC"),
-            (2.0 * day, Some(0.25 * day), "n1", "GPU"),
-            (2.5 * day, Some(2.0 * day), "n3", "Fan"),
-            (3.0 * day, Some(0.5 * day), "n2", "GPU"),
+            (0.0 * day, Some(0.5 * day), "n1", "GPU"),
+            (0.0 * day, Some(0.25 * day), "n2", "NIC"),
+            (1.5 * day, Some(0.25 * day), "n1", "GPU"),
+            (2.0 * day, Some(2.0 * day), "n3", "Fan"),
+            (2.5 * day, Some(0.5 * day), "n2", "GPU"),
         ]
     );
     let event = |time: u32, kind: &str, desc: &str| {
@@ -135,7 +136,7 @@ fn a_fall_fails_the_highest_instances_and_a_rise_repairs_the_lowest_first() {
     let at = |start: f64, repair, node| (start, Some(repair), node, "preempted");
     assert_eq!(
         faults(&trace),
-        [at(600.0, 600.0, "3"), at(1500.0, 300.0, "1"), at(1500.0, 300.0, "2"), at(1500.0, 300.0, "3")]
+        [at(0.0, 600.0, "3"), at(900.0, 300.0, "1"), at(900.0, 300.0, "2"), at(900.0, 300.0, "3")]
     );
     assert_eq!(trace.observed, 4);
     let partly =
@@ -143,9 +144,9 @@ fn a_fall_fails_the_highest_instances_and_a_rise_repairs_the_lowest_first() {
     assert_eq!(
         faults(&partly),
         [
-            (1.0, Some(0.5), "0", "preempted"),
-            (1.0, Some(0.5), "1", "preempted"),
-            (1.0, None, "2", "preempted")
+            (0.0, Some(0.5), "0", "preempted"),
+            (0.0, Some(0.5), "1", "preempted"),
+            (0.0, None, "2", "preempted")
         ]
     );
 }
@@ -154,12 +155,12 @@ fn a_fall_fails_the_highest_instances_and_a_rise_repairs_the_lowest_first() {
 fn columns_can_be_renamed_and_rows_chosen() {
     assert_eq!(
         faults(&parse(PLAIN)),
-        [(43_200.0, Some(43_200.0), "n1", "GPU"), (43_200.0, Some(21_600.0), "n2", "NIC")]
+        [(0.0, Some(43_200.0), "n1", "GPU"), (0.0, Some(21_600.0), "n2", "NIC")]
     );
     assert_eq!(
         faults(&parse(DATES)),
         [(0.0, Some(43_200.0), "n1", "GPU"), (43_200.0, None, "n2", "Fan; left")],
-        "a trace with dates begins with its first fault"
+        "a trace begins with its first fault"
     );
     let columns = Columns {
         start: "event_start_time".into(),
@@ -171,7 +172,7 @@ fn columns_can_be_renamed_and_rows_chosen() {
         Options { columns, conditions: vec![("event_type".into(), "0".into())], ..Options::default() };
     assert_eq!(
         faults(&with(EVENTS, &options)),
-        [(10.0, Some(10.0), "n1", "none"), (35.5, None, "n2", "none")]
+        [(0.0, Some(10.0), "n1", "none"), (25.5, None, "n2", "none")]
     );
     let none = Options { conditions: vec![("event_type".into(), "7".into())], ..options.clone() };
     assert!(wrong(EVENTS, &none).starts_with("no row has `7` in the column `event_type`"));
@@ -189,14 +190,18 @@ fn options_choose_faults_but_not_the_numbers_of_nodes() {
     assert_eq!(faults(&trace).iter().map(|it| it.2).collect::<Vec<_>>(), ["n2", "n3"]);
     assert_eq!((trace.nodes.join(" "), trace.observed), ("n1 n2 n3".to_owned(), 9));
     let hour = |hours: u64| Time(hours * 3_600_000_000_000);
-    let part = Options { begin: Some(hour(48)), end: Some(hour(72)), ..Options::default() };
-    assert_eq!(faults(&with(TINY, &part)).iter().map(|it| it.0).collect::<Vec<_>>(), [172_800.0, 216_000.0]);
+    let part = Options { begin: Some(hour(36)), end: Some(hour(60)), ..Options::default() };
+    assert_eq!(
+        faults(&with(TINY, &part)).iter().map(|it| it.0).collect::<Vec<_>>(),
+        [0.0, 43_200.0],
+        "a part begins with its first fault, too"
+    );
     let unknown = Options { causes: vec!["Gpu".into()], ..Options::default() };
     assert_eq!(wrong(TINY, &unknown), "no fault has the cause `Gpu`; did you mean `GPU`?");
     let late = Options { begin: Some(hour(960)), ..Options::default() };
     assert!(
         wrong(TINY, &late).starts_with(
-            "`--begin` is after the end of the trace (found 40.0 d; the last event is at 4.50 d)"
+            "`--begin` is after the end of the trace (found 40.0 d; the last event is at 4.00 d)"
         )
     );
     let few = Options { nodes: Some(2), ..Options::default() };
@@ -207,6 +212,24 @@ fn options_choose_faults_but_not_the_numbers_of_nodes() {
     assert!(
         wrong(TINY, &unfit).starts_with("`--system` applies only to the format lanl (found infinitehbd)")
     );
+}
+
+#[test]
+fn the_instant_from_which_times_count_does_not_matter() {
+    let rows = |origin: u64| {
+        let row =
+            |(start, end, node): (u64, u64, &str)| format!("{},{},{node}\n", origin + start, origin + end);
+        let rows = [(0, 3600, "gpu-1"), (86_400, 90_000, "gpu-2"), (172_800, 176_400, "gpu-1")].map(row);
+        format!("start,end,node\n{}", rows.concat())
+    };
+    let of = |origin| {
+        let trace = parse(&rows(origin));
+        (faults(&trace).iter().map(|it| (it.0, it.1)).collect::<Vec<_>>(), trace.last_event())
+    };
+    assert_eq!(of(0).0[1], (86_400.0, Some(3600.0)));
+    for origin in [43_200, 1_717_200_000] {
+        assert_eq!(of(origin), of(0), "{origin}");
+    }
 }
 
 #[test]

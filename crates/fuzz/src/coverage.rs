@@ -61,6 +61,8 @@ pub struct Observed {
     pub violated: Vec<Property>,
     /// The properties that should have been judged but could not be.
     pub unjudged: Vec<Property>,
+    /// The properties of which the run contained instances.
+    pub exercised: Vec<Property>,
     /// The comparison of a second run with the first; `None` if there was no second run, or if either run reached the
     /// memory limit.
     pub repetition: Option<Repetition>,
@@ -111,6 +113,9 @@ pub struct Coverage {
     failed_in_recovery: u64,
     verdicts: BTreeMap<Verdict, BTreeMap<CoverageName, u64>>,
     unjudged: BTreeMap<Property, u64>,
+    /// The number of runs that contained instances of a property.
+    #[serde(default)]
+    exercised: BTreeMap<Property, u64>,
     protocols: BTreeMap<CoverageName, u64>,
     outcomes: BTreeMap<CoverageName, BTreeMap<CoverageName, u64>>,
     /// The number of runs whose verdict is unknown, by protocol.
@@ -160,6 +165,8 @@ pub struct Shares {
     /// The number of runs whose verdict is unknown, by the property that could not be judged. A run may count under
     /// several.
     pub unjudged: BTreeMap<Property, u64>,
+    /// The number of runs that contained instances of a property.
+    pub exercised: BTreeMap<Property, u64>,
     /// The number of runs by protocol.
     pub protocols: BTreeMap<CoverageName, u64>,
     /// The number of runs by protocol and outcome.
@@ -198,6 +205,7 @@ impl Observed {
             verdict: trial.judgement.verdict,
             violated: trial.violated().collect(),
             unjudged: trial.judgement.unjudged().collect(),
+            exercised: exercised(&trial.judgement),
             repetition,
             filled_memory: is_out_of_memory(&trial.manifest)
                 .then(|| {
@@ -248,6 +256,11 @@ impl Observed {
     }
 }
 
+/// Returns the properties of which a run contained instances.
+pub fn exercised(judgement: &Judgement) -> Vec<Property> {
+    judgement.findings.iter().filter(|it| it.instances > 0).map(|it| it.property).collect()
+}
+
 impl Coverage {
     /// Returns whether the numbers can be those of a search: each trial counts once everywhere, and no number exceeds what
     /// this many trials can reach. Unless the search `ignores_failures`, the first one would have ended it.
@@ -259,7 +272,7 @@ impl Coverage {
         };
         let has_failed = self.verdicts.contains_key(&Verdict::Fail);
         let partial = [self.repeated, self.salted, self.cascading, self.failed_in_recovery, self.directed];
-        let unjudged = self.unjudged.values().chain(self.unknown.values());
+        let unjudged = self.unjudged.values().chain(self.unknown.values()).chain(self.exercised.values());
         let facts = self.stated.values();
         runs < MOST_TRIALS
             && is_sum(self.events.values().copied().collect())
@@ -286,6 +299,7 @@ impl Coverage {
             trial.unjudged.iter().for_each(|it| *self.unjudged.entry(*it).or_default() += 1);
             *self.unknown.entry(trial.protocol.clone()).or_default() += 1;
         }
+        trial.exercised.iter().for_each(|it| *self.exercised.entry(*it).or_default() += 1);
         *self.protocols.entry(trial.protocol.clone()).or_default() += 1;
         *self.outcomes.entry(trial.protocol.clone()).or_default().entry(trial.outcome.into()).or_default() +=
             1;
@@ -325,6 +339,7 @@ impl Coverage {
         self.directed += other.directed;
         add(&mut self.events, &other.events);
         add(&mut self.unjudged, &other.unjudged);
+        add(&mut self.exercised, &other.exercised);
         add(&mut self.protocols, &other.protocols);
         add(&mut self.unknown, &other.unknown);
         add_all(&mut self.verdicts, &other.verdicts);
@@ -376,6 +391,7 @@ impl Coverage {
             failed_in_recovery: percent(self.failed_in_recovery),
             verdicts: self.verdicts.clone(),
             unjudged: self.unjudged.clone(),
+            exercised: self.exercised.clone(),
             protocols: self.protocols.clone(),
             outcomes: self.outcomes.clone(),
             unknown: self.unknown.clone(),

@@ -31,7 +31,7 @@ mod shrink;
 mod trial;
 
 pub use contract::{Difference, Differs, difference};
-pub use coverage::{BLOCK, Coverage, CoverageName, Observed, STRETCH, Shares, State};
+pub use coverage::{BLOCK, Coverage, CoverageName, Observed, STRETCH, Shares, State, exercised};
 pub use directed::{Directions, MomentCoverage, MomentShares, directed_scenario, is_directed};
 pub use kit::{Candidate, SeedResult, run_federation};
 pub use scenario::{ProtocolName, Scenario, UnknownProtocol};

@@ -252,6 +252,11 @@ fn content(message: &Message) -> Result<String, Wrong> {
         return Ok(text.to_owned());
     }
     let numbers: Option<Vec<f64>> = message.try_unpack();
+    if let Some(number) = numbers.iter().flatten().find(|it| !it.is_finite()) {
+        return Err(format!(
+            "receives `{number}` from a reduction, which is not a number in JSON: the numbers of the ranks are too large"
+        ));
+    }
     let numbers = numbers.and_then(|it| serde_json::to_string(&it).ok());
     numbers.ok_or_else(|| {
         format!(

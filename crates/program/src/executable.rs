@@ -294,10 +294,34 @@ impl Execution {
     }
 }
 
+/// Returns the first word outside strings with which some languages write a number that is not finite.
+fn not_finite(reply: &str) -> Option<&'static str> {
+    let mut rest = reply;
+    let mut is_text = false;
+    while let Some(next) = rest.chars().next() {
+        match next {
+            '\\' if is_text => rest = rest.get(1..).unwrap_or_default(),
+            '"' => is_text = !is_text,
+            _ if !is_text => {
+                if let Some(word) = ["NaN", "Infinity"].into_iter().find(|it| rest.starts_with(it)) {
+                    return Some(word);
+                }
+            }
+            _ => {}
+        }
+        rest = rest.get(next.len_utf8()..).unwrap_or_default();
+    }
+    None
+}
+
 /// Describes a reply that cannot be read.
 pub(crate) fn not_a_reply(reply: &str, why: &str) -> String {
     match is_object(reply.as_bytes()) {
         true => format!("broke the contract at {{}}: {why}"),
+        false if let Some(word) = not_finite(reply) => format!(
+            "broke the contract at {{}}: its reply contains `{word}`, which is not a number in JSON: `{}`",
+            quoted(reply)
+        ),
         false => format!("broke the contract at {{}}: its reply is not a JSON object: `{}`", quoted(reply)),
     }
 }

@@ -148,6 +148,7 @@ impl Pipe {
         let within = within.unwrap_or(self.within);
         let (mut left, mut searched) = (line.as_bytes(), 0);
         let (mut waited, mut cpu_before) = (Duration::ZERO, None);
+        let mut exited = None;
         loop {
             left = self.write(left);
             let begun = Instant::now();
@@ -167,6 +168,13 @@ impl Pipe {
                     return Err(Failure { kind: BreakageKind::Contract, what });
                 }
                 if has_ended {
+                    return Err(self.ended());
+                }
+            }
+            // Another process may hold the output of a program that has exited, but only the program's own output counts.
+            if !has_output && matches!(self.child.try_wait(), Ok(Some(_))) {
+                let since = *exited.get_or_insert_with(Instant::now);
+                if since.elapsed() >= ENDING {
                     return Err(self.ended());
                 }
             }

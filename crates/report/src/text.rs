@@ -215,6 +215,10 @@ impl Writer<'_> {
             let names = self.summary.not_judged.join(", ");
             text += &wrapped("not judged: ", &format!("{names} (the events contain no evidence about them)"));
         }
+        if is_imported {
+            let doubtful = self.summary.properties.iter().filter(|it| it.is_doubtful);
+            text.extend(doubtful.filter_map(|it| it.unknown.as_ref()).map(|it| wrapped("not counted: ", it)));
+        }
         if self.summary.is_system {
             let what = "messages, checkpoints and states of these programs, which Faultline does not see";
             text += &wrapped("not judged: ", what);

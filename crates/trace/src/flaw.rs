@@ -78,6 +78,13 @@ pub enum FlawKind {
         /// The number of events found.
         found: u64,
     },
+    /// Lines of imported events are cut off or otherwise damaged.
+    Damaged {
+        /// The number of the first such line.
+        first: u64,
+        /// The number of such lines.
+        lines: u64,
+    },
     /// Two parts of the record contradict each other: the manifest and the federation, for example, or two facts.
     /// Contains a sentence that explains the contradiction.
     Contradiction(String),
@@ -177,6 +184,14 @@ impl fmt::Display for FlawKind {
             FlawKind::EventsMissing { counted, found } => {
                 write!(f, "the `end` line counts {counted} events (found {found})")
             }
+            FlawKind::Damaged { first, lines: 1 } => {
+                write!(f, "line {first} of the events is cut off or damaged, so what it stated is missing")
+            }
+            FlawKind::Damaged { first, lines } => write!(
+                f,
+                "{lines} lines of the events are cut off or damaged, the first of them line {first}, so what they stated is \
+                 missing"
+            ),
             FlawKind::Contradiction(text) => write!(f, "{text}"),
             FlawKind::NoDigest => write!(f, "the manifest contains no digest of itself"),
             FlawKind::Edited => {

@@ -291,7 +291,7 @@ fn caused(plan: &[PlannedFault]) -> Vec<(f64, &str)> {
 #[test]
 fn the_failures_of_a_trace_hit_the_processes_that_their_nodes_stand_for() {
     let plan =
-        plan_of(&format!("    - crash: {{}}\n      trace:{TINY}\n        nodes: fold\n        begin: 12h"));
+        plan_of(&format!("    - crash: {{}}\n      trace:{TINY}\n        nodes: fold\n        begin: 0s"));
     let due = [(0.0, "GPU"), (0.0, "NIC"), (15.0, "GPU"), (20.0, "Fan"), (25.0, "GPU")];
     assert_eq!(caused(&plan), due);
     let fault = |(process, repair)| Fault::Kill {
@@ -307,7 +307,7 @@ fn the_failures_of_a_trace_hit_the_processes_that_their_nodes_stand_for() {
 #[test]
 fn a_fault_without_a_duration_lasts_as_long_as_the_recorded_failure() {
     let entry = |action: &str| {
-        plan_of(&format!("    - {action}\n      trace:{TINY}\n        nodes: fold\n        begin: 12h"))
+        plan_of(&format!("    - {action}\n      trace:{TINY}\n        nodes: fold\n        begin: 0s"))
     };
     let spans: Vec<Span> = entry("pause: {}").iter().map(|it| Span(it.fault.until(Time::ZERO).0)).collect();
     assert_eq!(spans, [5000, 2500, 2500, 20_000, 5000].map(Span::from_millis));
@@ -333,9 +333,9 @@ fn a_fault_without_a_duration_lasts_as_long_as_the_recorded_failure() {
 #[test]
 fn a_trace_that_begins_later_continues_with_its_beginning() {
     let plan =
-        plan_of(&format!("    - crash: {{}}\n      trace:{TINY}\n        nodes: fold\n        begin: 60h"));
-    // The trace lasts 45 s at this speed, of which 25 s have passed.
-    let due = [(0.0, "Fan"), (5.0, "GPU"), (25.0, "GPU"), (25.0, "NIC"), (40.0, "GPU")];
+        plan_of(&format!("    - crash: {{}}\n      trace:{TINY}\n        nodes: fold\n        begin: 48h"));
+    // The trace lasts 40 s at this speed, of which 20 s have passed.
+    let due = [(0.0, "Fan"), (5.0, "GPU"), (20.0, "GPU"), (20.0, "NIC"), (35.0, "GPU")];
     assert_eq!(caused(&plan), due);
 }
 
@@ -368,9 +368,9 @@ fn all_random_faults_are_scaled_by_one_factor() {
         nodes: fold\n"
     );
     let before = federation(&faults);
-    // Five failures in 45 s; a Weibull distribution of shape 0.5 has the mean 2 times its scale.
+    // Four gaps between failures in 25 s; a Weibull distribution of shape 0.5 has the mean 2 times its scale.
     let mean = mean_between_faults(&before.spec).expect("there are random faults");
-    assert!((1.0 / mean - (0.01 + 0.01 + 5.0 / 45.0)).abs() < 1e-9, "{mean}");
+    assert!((1.0 / mean - (0.01 + 0.01 + 4.0 / 25.0)).abs() < 1e-9, "{mean}");
     let wanted = "3m".parse().expect("a duration");
     let after = with_mean_between_faults(&before, wanted).expect("there are random faults");
     let scaled = mean_between_faults(&after.spec).expect("there are random faults");

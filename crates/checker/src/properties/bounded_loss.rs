@@ -15,6 +15,8 @@
 //! that line after any failure, and if a process did not have to roll back, no fact states when it resumes. Therefore,
 //! a coordinator's wait counts only up to the first such failure.
 
+use std::cell::LazyCell;
+
 use faultline_core::{Affected, Claim, Fact, Fault, Incarnation, Position, Promise, Span, Time};
 
 use crate::finding::{Findings, Worded};
@@ -23,7 +25,7 @@ use crate::properties::intervals::{SLACK, checkpoint_every};
 use crate::properties::rollback_caused::{after_failures, ends};
 use crate::property::Property;
 use crate::rule::Rule;
-use faultline_history::{Context, Group, GroupId, History, LifeEnd, Point, Rollback};
+use faultline_history::{Checkpoint, Context, Group, GroupId, History, LifeEnd, Point, Rollback};
 
 /// How a run violates the property.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +67,7 @@ fn check(history: &History<'_>, finding: &mut Findings) {
         return super::lost_tasks::check(history, bounds, finding);
     }
     let slack = if history.context.common_clock { Span::ZERO } else { SLACK };
-    let (ends, evident) = (ends(history), EvidentLoss::of(history));
+    let (ends, evident) = (ends(history), LazyCell::new(|| EvidentLoss::of(history)));
     for (number, group) in history.groups.numbered() {
         let Some(Some(every)) = checkpoint_every(history, bounds, group) else { continue };
         let limit = every + bounds.detect_after + slack;
@@ -99,10 +101,14 @@ fn has_no_excuse(history: &History<'_>, number: GroupId, incarnation: Incarnatio
     is_free && super::maximal_line::passes_over_a_clean_one(history, number, incarnation)
 }
 
-/// Returns the restored checkpoint, unless the rollback passed over a committed one.
+/// Returns the restored checkpoint, unless the rollback passed over a committed one. What no process saved cannot be
+/// committed, whatever the protocol claims.
 fn restored_newest(group: &Group<'_>, incarnation: Incarnation, rollback: &Rollback) -> Option<Position> {
     let target = rollback.target()?.map_or(Position::default(), |name| name.position);
-    group.committed_after(&group.line_before(incarnation), target).next().is_none().then_some(target)
+    let line = group.line_before(incarnation);
+    let mut newer = group.committed_after(&line, target);
+    let is_saved = |it: &Checkpoint<'_>| it.parts.iter().all(|part| part.witness.is_some());
+    (!newer.any(|(_, it)| is_saved(it))).then_some(target)
 }
 
 /// Returns how long the coordinator let the application run after the restored checkpoint without requesting another;

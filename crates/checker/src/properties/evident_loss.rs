@@ -50,8 +50,12 @@ pub(super) struct EvidentLoss<'a> {
 }
 
 impl<'a> EvidentLoss<'a> {
-    /// Returns `None` if a storage has yet to complete a write, for which a checkpoint may wait.
+    /// Returns `None` if a storage has yet to complete a write, for which a checkpoint may wait, or if the run was imported:
+    /// the clocks of its processes need not agree.
     pub(super) fn of(history: &'a History<'a>) -> Option<EvidentLoss<'a>> {
+        if history.context.unmatched.is_some() {
+            return None;
+        }
         let round = round_limit(history)?;
         Some(EvidentLoss { history, round, disturbances: Disturbances::of(history, round) })
     }

@@ -9,6 +9,7 @@
 //! times of different processes are compared. Time during which a failure was unknown or a recovery was in progress
 //! does not count.
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
 use faultline_core::{Claim, ClusterId, Fact, FactKind, FactNo, Position, ProcessId, Span, Time};
@@ -60,7 +61,7 @@ pub(super) fn check(history: &History<'_>, planned: &Planned, bounds: &Bounds, f
     if !context.common_clock || halts.iter().any(|it| context.halting.contains(it)) {
         return;
     }
-    let round = round_limit(history).map(|it| it * ROUNDS + context.longest_task * ROUNDS);
+    let round = LazyCell::new(|| round_limit(history).map(|it| it * ROUNDS + context.longest_task * ROUNDS));
     let result = history.results.iter().map(|it| history.time(it.0)).min();
     for (&(process, life), stream) in &history.trace.streams {
         let requests = requests(stream);

@@ -6,6 +6,7 @@
 //! newest one that survives at the process or at a holder). The same applies to the successor of a process that never
 //! returns, which absorbs that checkpoint. The duration of a write depends on the storage and the network.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use faultline_core::{Claim, Fact, FactNo, Life, Position, ProcessId, Span, Time};
@@ -128,7 +129,7 @@ fn check_delays(
     process: ProcessId,
     lives: &[(Life, &Stream)],
     (tau, slack): (Span, Span),
-    writes: &Writes,
+    writes: &Writes<'_>,
     finding: &mut Findings,
 ) {
     for &(life, stream) in since_restored(lives) {
@@ -146,7 +147,7 @@ fn too_late(
     process: ProcessId,
     stream: &Stream,
     limit: Span,
-    writes: &Writes,
+    writes: &Writes<'_>,
 ) -> Option<(u64, Span)> {
     let mut since = stream.first().map(|(at, _)| *at);
     let mut is_writing = false;
@@ -185,22 +186,25 @@ fn too_late(
 }
 
 /// How long a process may claim to be writing a checkpoint.
-struct Writes {
-    /// `None` if a storage has yet to complete a write.
-    limit: Option<Span>,
-    disturbances: Disturbances,
+struct Writes<'a> {
+    history: &'a History<'a>,
+    /// The time within which a write ends, and the disturbances that may delay it. There is no such time if a storage has
+    /// yet to complete a write.
+    limit: OnceCell<(Option<Span>, Disturbances)>,
 }
 
-impl Writes {
-    fn of(history: &History<'_>) -> Writes {
-        let limit = round_limit(history).map(|it| it * ROUNDS);
-        let disturbances = Disturbances::of(history, limit.unwrap_or_default());
-        Writes { limit, disturbances }
+impl<'a> Writes<'a> {
+    fn of(history: &'a History<'a>) -> Writes<'a> {
+        Writes { history, limit: OnceCell::new() }
     }
 
     /// Returns whether a write that began at `since` should have ended before `now`.
     fn should_have_ended(&self, since: Time, now: Time) -> bool {
-        self.limit.is_some_and(|limit| self.disturbances.longest_calm(since, now) > limit)
+        let (limit, disturbances) = self.limit.get_or_init(|| {
+            let limit = round_limit(self.history).map(|it| it * ROUNDS);
+            (limit, Disturbances::of(self.history, limit.unwrap_or_default()))
+        });
+        limit.is_some_and(|limit| disturbances.longest_calm(since, now) > limit)
     }
 }
 

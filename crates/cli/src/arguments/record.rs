@@ -62,6 +62,9 @@ pub(crate) struct CheckArguments {
     /// Turn the lines of another system into facts: a built-in mapping (`generic`, `torchft`) or a file with rules
     #[arg(long, value_name = "NAME|FILE", requires = "events")]
     pub(crate) mapping: Option<PathBuf>,
+    /// Print what the mapping makes of the first lines, and judge nothing
+    #[arg(long, requires = "events", conflicts_with = "out")]
+    pub(crate) dry_run: bool,
     /// Record the imported run in DIR, so that `explain`, `report` and `check` can read it
     #[arg(long, value_name = "DIR", requires = "events")]
     pub(crate) out: Option<PathBuf>,

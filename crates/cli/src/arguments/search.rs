@@ -61,9 +61,10 @@ pub(crate) struct FuzzArguments {
     /// Run J schedules in parallel; does not affect the result. Default: number of cores
     #[arg(long, value_name = "J", allow_negative_numbers = true, value_parser = jobs)]
     pub(crate) jobs: Option<NonZero<usize>>,
-    /// Run this percentage of the schedules twice, to confirm that they are deterministic
-    #[arg(long, value_name = "PERCENT", default_value_t = 100, allow_negative_numbers = true, value_parser = number::<u8>(0..=100))]
-    pub(crate) twice: u8,
+    /// Run this percentage of the schedules twice, to confirm that they are deterministic. Default: 100, or 0 with
+    /// `--program`
+    #[arg(long, value_name = "PERCENT", allow_negative_numbers = true, value_parser = number::<u8>(0..=100))]
+    pub(crate) twice: Option<u8>,
     /// Set a parameter of a program, or of a protocol that is defined in another crate, such as a switch that disables one
     /// of its rules
     #[arg(long, value_name = "NAME=VALUE", requires = "subject", value_parser = parameter)]
@@ -104,6 +105,11 @@ pub(crate) struct FuzzArguments {
 }
 
 impl FuzzArguments {
+    /// Returns the percentage of the schedules that run twice. A schedule under a program takes much longer than others.
+    pub(crate) fn twice(&self) -> u8 {
+        self.twice.unwrap_or(if self.program.is_some() { 0 } else { 100 })
+    }
+
     /// Returns the arguments of a search that prints nothing.
     pub(crate) fn silent(format: Format) -> FuzzArguments {
         FuzzArguments {
@@ -113,7 +119,7 @@ impl FuzzArguments {
             span: None,
             seed: None,
             jobs: None,
-            twice: 0,
+            twice: Some(0),
             set: Vec::new(),
             defect: None,
             table: false,

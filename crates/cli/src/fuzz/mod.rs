@@ -14,7 +14,7 @@ use std::sync::{Mutex, Once, PoisonError};
 use faultline_api::resource::ProtocolSpec;
 use faultline_catalog::{Defect, defect};
 use faultline_checker::Verdict;
-use faultline_fuzz::{ProtocolName, Scenario, Shares, run, seed_under_way, stop_when};
+use faultline_fuzz::{ProtocolName, Scenario, Shares, exercised, run, seed_under_way, stop_when};
 use faultline_session::panics::{end_if_violated, is_caught};
 use faultline_trace::shell_word;
 use miette::miette;
@@ -83,7 +83,12 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
     if is_divided && (finding.is_some() || search.ended_early().is_none()) {
         campaign::remove(&dir)?;
     }
-    let report = Report::new(&search, finding.as_ref());
+    let is_whole = finding.is_none() && search.ended_early().is_none();
+    let warning = match arguments.program.as_deref().filter(|_| is_whole) {
+        Some(file) => unexercised(file, &search.coverage.shares())?,
+        None => None,
+    };
+    let report = Report::new(&search, finding.as_ref(), warning);
     output::print(&match arguments.format {
         Format::Json => output::json(&report),
         Format::Text => output::filled(summary::report(&report, arguments.verbose)),
@@ -206,10 +211,34 @@ struct Report<'a> {
     /// The reason why the verdict is unknown, or a failure that appears only in the statistics of all schedules.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    /// Which properties the run of the file exercises, but no schedule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<String>,
+    /// Whether to list the properties that the schedules exercised, of which little is known for a protocol of the user.
+    #[serde(skip)]
+    lists_exercised: bool,
+}
+
+/// Returns a warning if the run of a file exercises properties that no schedule of a search exercised.
+fn unexercised(file: &Path, shares: &Shares) -> Result<Option<String>, CommandError> {
+    let federation: faultline_api::Federation = files::read(file)?.parse()?;
+    let seed = federation.spec.seed.unwrap_or(0);
+    // What cannot run exercises nothing.
+    let Ok(trial) = run(Scenario { seed, federation, defect: None }) else { return Ok(None) };
+    let all = exercised(&trial.judgement).into_iter().filter(|it| !shares.exercised.contains_key(it));
+    let names: Vec<String> = all.map(|it| format!("`{}`", summary::property_name(it))).collect();
+    Ok((!names.is_empty()).then(|| {
+        format!(
+            "no schedule exercised {}, which a run of {} does; use more `--runs`, or check that the program takes its \
+             parameters from the schedule",
+            names.join(", "),
+            file.display()
+        )
+    }))
 }
 
 impl<'a> Report<'a> {
-    fn new(search: &Search<'_>, finding: Option<&'a Finding>) -> Report<'a> {
+    fn new(search: &Search<'_>, finding: Option<&'a Finding>, warning: Option<String>) -> Report<'a> {
         let seconds = search.took.as_secs_f64();
         let open: Vec<String> = search.ended_early().into_iter().chain(search.out_of_memory()).collect();
         let (verdict, reason) = match finding {
@@ -231,6 +260,8 @@ impl<'a> Report<'a> {
             coverage: search.coverage.shares(),
             finding,
             reason,
+            warning,
+            lists_exercised: search.is_of_user() && !search.arguments.quiet,
         }
     }
 }

@@ -116,6 +116,11 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Returns whether the search is for a protocol of the user.
+    pub(super) fn is_of_user(&self) -> bool {
+        self.program.is_some() || self.arguments.protocol.is_some_and(ProtocolName::is_custom)
+    }
+
     /// Returns why the search ended before all requested schedules had run; `None` if it did not.
     pub(super) fn ended_early(&self) -> Option<String> {
         let runs = self.coverage.runs();
@@ -267,7 +272,7 @@ impl<'a> Search<'a> {
             set: self.arguments.set.clone(),
             defect: self.defect.map(|it| it.to_string()),
             first_seed: self.first_seed,
-            twice: self.arguments.twice,
+            twice: self.arguments.twice(),
         }
     }
 
@@ -294,11 +299,11 @@ impl<'a> Search<'a> {
         &self,
     ) -> impl Fn(u64, &MomentCoverage) -> Result<Observed, SetupError> + Send + Sync + 'static + use<> {
         let (arguments, defect) = (self.arguments, self.defect);
-        let is_custom = self.program.is_some() || arguments.protocol.is_some_and(ProtocolName::is_custom);
+        let is_custom = self.is_of_user();
         let is_directed = move |seed| defect.is_none() && !is_custom && is_directed(seed);
         let options = self.repeat_options();
         print_seed_on_panic(move |seed| (!is_directed(seed)).then(|| options.clone()));
-        let (protocol, twice) = (arguments.protocol, arguments.twice);
+        let (protocol, twice) = (arguments.protocol, arguments.twice());
         let drawn = Drawn::new(arguments, self.program.as_ref(), defect);
         move |seed, steering| {
             if is_directed(seed) {

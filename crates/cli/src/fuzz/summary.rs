@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use faultline_checker::Verdict;
+use faultline_checker::{Property, Verdict};
 use faultline_core::FactKind;
 use faultline_fuzz::{Coverage, CoverageName, MomentShares, Shares, State, Trial};
 use faultline_report::explain;
@@ -101,8 +101,28 @@ pub(super) fn report(report: &Report<'_>, shows_coverage: bool) -> String {
         report.jobs
     );
     let reason = report.reason.iter().map(|it| wrapped("  - ", it));
-    parts.push(std::iter::once(wrapped(&verdict, &searched)).chain(reason).collect());
+    let warning = report.warning.iter().map(|it| wrapped("warning: ", it));
+    let exercised = report.lists_exercised.then(|| wrapped("exercised: ", &exercised(&report.coverage)));
+    let end = std::iter::once(wrapped(&verdict, &searched)).chain(reason).chain(exercised).chain(warning);
+    parts.push(end.collect());
     parts.join("\n")
+}
+
+/// Lists the properties that the schedules exercised, with the numbers of schedules.
+fn exercised(shares: &Shares) -> String {
+    let all = shares.exercised.iter().map(|(property, runs)| format!("{} {runs}", property_name(*property)));
+    match all.collect::<Vec<_>>() {
+        all if all.is_empty() => "nothing".to_owned(),
+        all => format!("{} (schedules in which each property was judged)", all.join(", ")),
+    }
+}
+
+/// Returns the name of a property, as in docs/verdict.md.
+pub(super) fn property_name(property: Property) -> String {
+    match serde_json::to_value(property) {
+        Ok(serde_json::Value::String(name)) => name,
+        other => unreachable!("a name, not {other:?}"),
+    }
 }
 
 fn coverage(shares: &Shares) -> String {
@@ -121,6 +141,10 @@ fn coverage(shares: &Shares) -> String {
         .unjudged
         .iter()
         .map(|(property, runs)| [format!("not judged in {runs}"), property.statement().to_owned()]);
+    let exercised = shares
+        .exercised
+        .iter()
+        .map(|(property, runs)| [format!("exercised in {runs}"), property.statement().to_owned()]);
     let shown = [
         ["events per run (median)".to_owned(), shares.median_events.to_string()],
         ["cascading rollbacks".to_owned(), percent(shares.cascading)],
@@ -132,7 +156,7 @@ fn coverage(shares: &Shares) -> String {
         ["protocols".to_owned(), counts(&shares.protocols)],
     ];
     let mut searched = table();
-    searched.add_rows(shown.into_iter().chain(verdicts).chain(unjudged));
+    searched.add_rows(shown.into_iter().chain(verdicts).chain(unjudged).chain(exercised));
     let mut text = lines(&searched);
     let states = State::ALL.map(|it| match it {
         State::Starting => "starting",

@@ -33,6 +33,32 @@ fn the_log_of_another_system_is_judged_and_recorded() {
 }
 
 #[test]
+fn a_violation_that_missing_lines_could_explain_is_shown_but_not_counted() {
+    let place = TestDirectory::new();
+    place.write("log.jsonl", FORK.replace("\"seq\"", "\"other\""));
+    let judged = place.faultline(["check", "--events", "log.jsonl", "--mapping", "torchft"]).assert().code(3);
+    judged.stdout(
+        says("some events have no number")
+            .and(says("not counted: doubtful, because lines may be missing: a and b")),
+    );
+}
+
+#[test]
+fn a_dry_run_shows_the_facts_of_the_first_lines() {
+    let place = TestDirectory::new();
+    place.write("log.jsonl", format!("starting\n{FORK}"));
+    let shown =
+        place.faultline(["check", "--events", "log.jsonl", "--mapping", "torchft", "--dry-run"]).assert();
+    shown.code(0).stdout(
+        contains("line 1: left out: the line is not a JSON object")
+            .and(
+                contains("line 2: a, life \"7c1e\", number 0, 1716300000").and(contains(": no rule matches")),
+            )
+            .and(contains(": checkpointCommitted {\"checkpoint_attempt\":5,\"checkpoint_sn\":10}")),
+    );
+}
+
+#[test]
 fn an_exported_run_has_the_same_verdict() {
     let place = TestDirectory::new();
     place.write("small.yaml", small(CRASH));

@@ -181,13 +181,60 @@ fn a_program_that_depends_on_more_than_its_events_is_found() {
         let counted = "            process = StartAgain(event)";
         let code = code.replace(counted, &format!("            LIVES += 1 + event[\"me\"]\n{counted}"));
         place.write("again.py", code.replace("for line in sys.stdin:", "LIVES = 0\nfor line in sys.stdin:"));
-        let fuzz = ["fuzz", "--program", "again.yaml", "--runs", "20", "--no-shrink", "--out", "found"];
+        let fuzz = [
+            "fuzz",
+            "--program",
+            "again.yaml",
+            "--runs",
+            "20",
+            "--twice",
+            "100",
+            "--no-shrink",
+            "--out",
+            "found",
+        ];
         let found = place.faultline(fuzz).assert().code(1);
         let reply = says("two runs with this seed differ: ")
             .and(says("(again.py, life 1) replied to event "))
             .and(contains("(`sent`) with").and(contains("when the schedule was repeated")));
         found.stdout(reply);
     }
+}
+
+/// Writes a protocol that claims to request checkpoints and takes only the first, and a federation that runs it.
+fn claims_only(place: &TestDirectory) -> String {
+    place.write("claims-only.py", include_str!("cases/claims-only.py"));
+    include_str!("cases/claims-only.yaml").to_owned()
+}
+
+#[test]
+fn a_checkpoint_that_is_only_claimed_excuses_no_lost_work() {
+    let place = TestDirectory::new();
+    let text = claims_only(&place);
+    let (json, code) = place.run("claims-only.yaml", "simulate", &text, "run");
+    assert_eq!(code, Some(1), "{json}");
+    let reasons = json["reasons"].to_string();
+    assert!(
+        reasons.contains("the federation lost the work of") && reasons.contains("every 300 ms"),
+        "{reasons}"
+    );
+}
+
+#[test]
+fn a_search_keeps_the_parameters_of_a_program_and_says_what_it_exercised() {
+    let place = TestDirectory::new();
+    // The program breaks its contract unless it may take checkpoints.
+    let needs = "        self.every = duration(start[\"parameters\"][\"checkpointEvery\"])";
+    let text = claims_only(&place);
+    let code = include_str!("cases/claims-only.py");
+    let from = "        self.every = duration(start[\"parameters\"].get(\"checkpointEvery\", \"500ms\"))";
+    assert!(code.contains(from));
+    place.write("claims-only.py", code.replace(from, needs));
+    place.write("claims-only.yaml", text);
+    let search = ["fuzz", "--program", "claims-only.yaml", "--runs", "4", "--no-shrink"];
+    let found = place.faultline(search).output().unwrap();
+    let said = String::from_utf8_lossy(&found.stdout);
+    assert!(said.contains("exercised: ") && !said.contains("KeyError"), "{said}");
 }
 
 #[test]

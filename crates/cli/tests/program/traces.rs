@@ -165,7 +165,7 @@ fn the_failures_of_a_file_become_faults() {
     let place = TestDirectory::new();
     fs::create_dir(place.path("dir")).unwrap();
     place.write("dir/tiny.json", TINY);
-    let trace = "file: tiny.json, nodes: fold, begin: 12h, speed: 8640";
+    let trace = "file: tiny.json, nodes: fold, begin: 0s, speed: 8640";
     place.write("dir/traced.yaml", federation(trace, "crash: {}"));
     let plan = place.faultline(["plan", "dir/traced.yaml", "--format", "json"]).assert().code(0);
     let plan: Value = serde_json::from_slice(&plan.get_output().stdout).unwrap();
@@ -181,6 +181,29 @@ fn the_failures_of_a_file_become_faults() {
     let expected = expected.map(|(at, node, rest)| (at, format!("a-{node} is killed, repair takes {rest}")));
     assert_eq!(rows, expected);
     assert_eq!(plan[3]["cause"], "Fan");
+}
+
+#[test]
+fn a_trace_may_count_from_any_instant() {
+    let place = TestDirectory::new();
+    let rows = [(0, "gpu-1"), (86_400, "gpu-2"), (172_800, "gpu-3"), (259_200, "gpu-1"), (345_600, "gpu-2")];
+    let row = |(at, node): (u64, &str)| format!("{},{},{node},GPU\n", 1_717_200_000 + at, 1_717_203_600 + at);
+    place.write("epoch.csv", format!("start,end,node,cause\n{}", rows.map(row).concat()));
+    place.write("epoch.yaml", federation("file: epoch.csv, nodes: fold, speed: 8640", "crash: {}"));
+    let plan = place.faultline(["plan", "epoch.yaml", "--format", "json"]).assert().code(0);
+    let plan: Value = serde_json::from_slice(&plan.get_output().stdout).unwrap();
+    assert_eq!(plan.as_array().map(Vec::len), Some(5), "{plan}");
+    // A part of a trace has the same faults, from its first one on.
+    let cut = ["traces", "epoch.csv", "--begin", "12h", "--end", "80h", "--out", "cut"];
+    place.faultline(cut).assert().code(0);
+    place.write(
+        "cut.yaml",
+        federation("file: cut/trace.csv, nodes: fold, speed: 8640, begin: 0s", "crash: {}"),
+    );
+    let plan = place.faultline(["plan", "cut.yaml", "--format", "json"]).assert().code(0);
+    let plan: Value = serde_json::from_slice(&plan.get_output().stdout).unwrap();
+    let due: Vec<f64> = plan.as_array().unwrap().iter().filter_map(|it| it["atSeconds"].as_f64()).collect();
+    assert_eq!(due, [0.0, 10.0, 20.0]);
 }
 
 #[test]
@@ -217,7 +240,7 @@ fn a_trace_that_cannot_trigger_faults_is_refused_with_a_remedy() {
         ("file: tiny.json, data: x", "crash: {}", "`file` and `data` cannot be combined", "keep one"),
         ("file: absent.json", "crash: {}", "cannot read absent.json", "specify a failure trace"),
         ("file: systems.csv", "crash: {}", "systems", "choose one with `system`"),
-        ("file: tiny.json, begin: 960h", "crash: {}", "the trace lasts 4.50 d", "write an earlier time"),
+        ("file: tiny.json, begin: 960h", "crash: {}", "the trace lasts 4.00 d", "write an earlier time"),
         ("file: tiny.json, causes: [Gpu]", "crash: {}", "`Gpu`", "`GPU`"),
         ("file: open.csv", "crash: {}", "3 processes cannot stand for 2 observed nodes", "set `of`"),
         ("file: tiny.json, of: 2", "crash: {}", "`of` is 2", "set `of` to at least 3"),

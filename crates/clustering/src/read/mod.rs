@@ -10,11 +10,14 @@
 //! one. Each is followed by the weight of the edge if the format ends in `1`. Lines that begin with `%` are comments.
 //! Each edge appears twice, once for each end. Several edges between two processes add up.
 //!
-//! Numbers may be written with a fraction of zero or with an exponent. A byte order mark is not part of the text.
+//! Numbers may be written with a fraction of zero or with an exponent. A byte order mark is not part of the text, and a
+//! line ends with LF, CR or CRLF.
 
 mod edge_list;
 mod metis;
 mod number;
+
+use std::borrow::Cow;
 
 use thiserror::Error;
 
@@ -219,9 +222,13 @@ pub fn read(bytes: &[u8], format: GraphFormat) -> Result<CommunicationGraph, Rea
         ReadError::NotText { line: 1 + before.iter().filter(|it| **it == b'\n').count() }
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let text = match text.contains('\r') {
+        true => text.replace("\r\n", "\n").replace('\r', "\n").into(),
+        false => Cow::Borrowed(text),
+    };
     match format {
-        GraphFormat::EdgeList => edge_list::read(text),
-        GraphFormat::Metis => metis::read(text),
+        GraphFormat::EdgeList => edge_list::read(&text),
+        GraphFormat::Metis => metis::read(&text),
     }
 }
 
@@ -254,6 +261,17 @@ mod tests {
         assert_eq!(refusal("# nothing\n", GraphFormat::EdgeList), "the file contains no processes");
         let error = read(b"a b 5\nb\xff c 5\n", GraphFormat::EdgeList).unwrap_err().to_string();
         assert_eq!(error, "line 2: the file is not UTF-8 text; save it as UTF-8");
+    }
+
+    #[test]
+    fn every_end_of_a_line_ends_it() {
+        let plain = "p q 10\nq r 4\n";
+        for end in ["\r\n", "\r"] {
+            let other = plain.replace('\n', end);
+            let [one, other] = [plain, &other].map(|it| read(it.as_bytes(), GraphFormat::EdgeList).unwrap());
+            assert_eq!(one, other, "{end:?}");
+        }
+        assert!(refusal("p q 10\rq r x\r", GraphFormat::EdgeList).starts_with("line 2"));
     }
 
     #[test]

@@ -221,7 +221,7 @@ pub fn curves(plan: Plan, settings: &Settings, store: &mut ResultStore<'_>) -> C
         let completed = runs.iter().filter(|it| it.completed);
         natives.push(completed.map(|it| (it.seed, Reference::of(it))).collect());
     }
-    let mut notes = notes_on(&plan, &natives);
+    let mut notes = notes_on(&plan);
     let mut curves = Vec::new();
     for it in &protocols {
         notes.extend(it.notes(&plan));
@@ -229,6 +229,7 @@ pub fn curves(plan: Plan, settings: &Settings, store: &mut ResultStore<'_>) -> C
             curves.push(curve(&mut bench, it, &natives, &mut notes));
         }
     }
+    notes.extend(notes_on_traces(&plan, &natives, &curves));
     let crossings = Numbers::of(&plan.parameters[0])
         .map_or_else(Vec::new, |it| crossings(&it.all, &curves, settings.first_seed));
     let spec = &plan.settings[0].federation.spec;
@@ -279,7 +280,7 @@ fn curve(
 }
 
 /// Returns remarks on faults that the settings hide.
-fn notes_on(plan: &Plan, natives: &[BTreeMap<u64, Reference>]) -> Vec<String> {
+fn notes_on(plan: &Plan) -> Vec<String> {
     let mut notes = Vec::new();
     if plan.parameters[0].path != MTBF {
         return notes;
@@ -291,10 +292,23 @@ fn notes_on(plan: &Plan, natives: &[BTreeMap<u64, Reference>]) -> Vec<String> {
              the goodput of every protocol; set it to 0"
         ));
     }
+    notes
+}
+
+/// Returns a remark for each setting in which a run lasted longer than a failure trace.
+fn notes_on_traces(plan: &Plan, natives: &[BTreeMap<u64, Reference>], curves: &[Curve]) -> Vec<String> {
+    let mut notes = Vec::new();
     for (setting, native) in natives.iter().enumerate() {
-        let seconds = native.values().map(|it| it.seconds).fold(0.0, f64::max);
-        let end = traces_end(&plan.settings[setting].federation.spec);
-        if let Some(end) = end.filter(|it| *it < seconds) {
+        let spec = &plan.settings[setting].federation.spec;
+        let calm = native.values().map(|it| it.seconds).fold(0.0, f64::max);
+        let points = curves.iter().filter_map(|it| it.points.get(setting));
+        let lasted = |it: &Point| {
+            let completed = it.values.get("seconds").map_or(0.0, |it| it.spread.most);
+            let is_cut = it.counts.completed < it.counts.runs;
+            if is_cut { completed.max(spec.deadline().as_secs_f64()) } else { completed }
+        };
+        let seconds = points.map(lasted).fold(calm, f64::max);
+        if let Some(end) = traces_end(spec).filter(|it| *it < seconds) {
             notes.push(format!(
                 "at {}, the failure trace ends after {}, before the runs do, so they have fewer faults than this mean time \
                  states; use shorter runs, a longer trace, or an exponential distribution",

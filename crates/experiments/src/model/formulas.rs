@@ -83,8 +83,19 @@ impl Model {
 
     /// Returns the goodput with the interval `every`, from 0 to 1.
     pub fn goodput(self, it: &Constants, every: f64) -> f64 {
+        self.extrapolated(it, every).clamp(0.0, 1.0)
+    }
+
+    /// Returns whether the formula yields a goodput of more than 1 with the interval `every`, because the measured constants
+    /// do not hold there.
+    pub fn exceeds_one(self, it: &Constants, every: f64) -> bool {
+        self.extrapolated(it, every) > 1.0
+    }
+
+    /// Returns the value of the formula, which may lie outside the range of a goodput.
+    fn extrapolated(self, it: &Constants, every: f64) -> f64 {
         let Constants { mtbf, checkpoint: c, failure, .. } = *it;
-        let goodput = match self {
+        match self {
             Model::Young | Model::Daly | Model::Saxena => {
                 let period = every + c;
                 1.0 - c / period - (failure + period / 2.0) / mtbf
@@ -96,8 +107,7 @@ impl Model {
                     * (1.0 - (failure + it.repeated * period / 2.0) / mtbf)
             }
             Model::Exact => it.work / duration(it, every),
-        };
-        goodput.max(0.0)
+        }
     }
 }
 

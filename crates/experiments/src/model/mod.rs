@@ -210,13 +210,15 @@ pub fn model(
         Some(seeds) => check(&mut lab, federation, &advice, seeds)?,
         None => (Vec::new(), false),
     };
+    let intervals = [calibration.every, advice.best].into_iter().chain(simulated.iter().map(|it| it.0));
+    let exceeding = validity::note_on_excess(&calibration, intervals);
     Ok(Models {
         name: federation.metadata.name.clone().unwrap_or_else(|| "federation".to_owned()),
         path: lab.path,
         ranks: federation.spec.clusters.iter().map(|it| it.nodes).sum(),
         simulated,
         advice,
-        notes: validity::notes(federation, &calibration),
+        notes: validity::notes(federation, &calibration).into_iter().chain(exceeding).collect(),
         failed: violated || calibration.failed,
         calibration,
     })

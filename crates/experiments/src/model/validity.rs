@@ -64,6 +64,21 @@ pub fn why_not(model: Model, it: &Calibration) -> Option<String> {
     }
 }
 
+/// Returns a note if a model yields a goodput of more than 100 % with one of the intervals: constants that are measured over
+/// a short range, such as a negative growth of the delay, do not hold beyond it.
+pub(super) fn note_on_excess(it: &Calibration, intervals: impl Iterator<Item = f64>) -> Option<String> {
+    let all: Vec<f64> = intervals.collect();
+    let exceeds = |model: &Model| all.iter().any(|every| model.exceeds_one(&it.constants, *every));
+    let names: Vec<&str> = Model::ALL.iter().filter(|model| exceeds(model)).map(|it| it.name()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "the formulas of {} yield a goodput of more than 100 % at some intervals, shown as 100 %: the measured constants \
+             do not hold so far from the intervals of the measurement",
+            names.join(", ")
+        )
+    })
+}
+
 /// Returns the reasons why all models may be wrong for a federation.
 pub(super) fn notes(federation: &Federation, it: &Calibration) -> Vec<String> {
     let mut notes = Vec::new();

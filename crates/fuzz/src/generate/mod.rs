@@ -281,9 +281,11 @@ fn options(
     let (replicas, replicate_to) = copies(chance, clusters);
     let (replicas, replicate_to) = (Some(replicas), Some(replicate_to));
     let piggyback = chance.percent(15).then_some(Piggyback::Ddv);
+    // A protocol may have only one of the two. A program need not understand that it is to take no checkpoints.
+    let is_understood = every.0.is_some() || asked.program().is_none();
     asked.change_shared_options(|it| {
         *it = SharedOptions {
-            checkpoint_every: None,
+            checkpoint_every: if is_understood { Some(every) } else { it.checkpoint_every },
             checkpoint_every_in: every_in,
             collect_every,
             replicas,
@@ -291,8 +293,8 @@ fn options(
             log_memory: None,
         };
     });
-    if asked.shared_options().checkpoint_every_in.is_empty() {
-        asked.change_shared_options(|it| it.checkpoint_every = Some(every));
+    if !asked.shared_options().checkpoint_every_in.is_empty() {
+        asked.change_shared_options(|it| it.checkpoint_every = None);
     }
     if let ProtocolSpec::Hc3i(hc3i) = &mut asked {
         hc3i.piggyback = piggyback;

@@ -1,10 +1,12 @@
 """Two ranks that exchange messages. On its first message, rank 1 breaks the contract as the variable BAD says."""
-import json, os, sys, time
+import json, os, subprocess, sys, time
 
 BAD = os.environ.get("BAD", "")
 
 def steps(event):
     match event["event"], me:
+        case "next", _ if BAD == "overflow":
+            return [{"do": "reduce", "root": 1, "numbers": [1e308], "operation": "sum"}]
         case "next", 0:
             return [{"do": "compute", "for": 5}, {"do": "send", "to": 1, "content": [1.5, "ä"]}, {"do": "receive", "from": 1}]
         case "next", _:
@@ -14,6 +16,8 @@ def steps(event):
         case "received", 0:
             return [{"do": "finish", "result": event["messages"]}]
         case "received", _:
+            if BAD == "overflow":
+                return [{"do": "finish"}]
             return misbehave() if BAD else [{"do": "send", "to": 0, "content": event["messages"][0]["content"]}, {"do": "finish"}]
         case "message", 0:
             return [{"do": "finish"}]
@@ -28,6 +32,11 @@ def misbehave():
             return [{"do": "compute", "for": 0}]
         case "nextReduce":
             return [{"do": "reduce", "root": 1, "numbers": [1], "operation": "sum"}]
+        case "helper":
+            subprocess.Popen(["sleep", "30"])
+            os._exit(3)
+        case "nan":
+            return [{"do": "finish", "result": {"text": "not NaN", "loss": float("nan")}}]
         case "hangs":
             time.sleep(1000)
         case "exits":

@@ -361,6 +361,7 @@ fn properties(judgement: &Judgement) -> Vec<PropertySummary> {
                 false => it.violations.iter().map(|it| it.text.clone()).collect(),
             },
             unknown: it.unknown.clone(),
+            is_doubtful: it.is_doubtful,
             remarks: it.remarks.clone(),
         })
         .collect()

@@ -372,6 +372,9 @@ pub struct PropertySummary {
     pub violations: Vec<String>,
     /// The reason why the property, or a part of it, could not be judged.
     pub unknown: Option<String>,
+    /// Whether `unknown` describes a violation that does not count, because missing facts could explain it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_doubtful: bool,
     /// Information that does not affect the result.
     pub remarks: Vec<String>,
 }

@@ -251,6 +251,192 @@ fn mappings_are_refused_if_they_have_unknown_entries() {
     assert_eq!(run.manifest.clusters.len(), 2);
 }
 
+#[test]
+fn mappings_are_refused_with_the_entry_and_its_forms() {
+    for (text, expected) in [
+        (
+            "run: { name: x, processFrom: [p] }\nevents: [{ fact: sent }]",
+            "`processFrom` must be the name of a field",
+        ),
+        ("run: { name: x, processFrom: p }\nevents: [{ fact: [sent] }]", "`fact` must be a kind of fact"),
+        (
+            "run: { name: x, processFrom: p }\nevents: [{ fact: sent }, { fact: sent, receiver: [to] }]",
+            "`receiver` of rule 2 has the wrong form",
+        ),
+        ("run: { name: x, processFrom: p, records: 3 }\nevents: [{ fact: sent }]", "`records` must be `all`"),
+    ] {
+        let error = Mapping::parse("mine.yaml", text).expect_err(text);
+        assert!(error.what.contains(expected), "{text}: {error}");
+        assert!(!error.what.contains("untagged"), "{error}");
+    }
+}
+
+/// Returns the verdict on a log of torchft.
+fn verdict(text: &str) -> Verdict {
+    judged(text, Some(&torchft())).judgement.verdict
+}
+
+#[test]
+fn a_log_may_be_written_in_many_ways() {
+    let marked = format!("\u{feff}{TORCHFT}");
+    let unused = TORCHFT.replace("\"name\":", "\"loss\":NaN,\"grad\":-Infinity,\"name\":");
+    let floats = TORCHFT.replace("\"seq\":0", "\"seq\":0.0").replace("\"step\":11,", "\"step\":11.0,");
+    let mixed: String = TORCHFT.lines().map(|it| format!("INFO step done\n{it}\n\n[1, 2]\n")).collect();
+    let all =
+        [&*marked, &TORCHFT.replace('\n', "\r\n"), &TORCHFT.replace('\n', "\r"), &unused, &floats, &mixed];
+    assert_eq!(verdict(TORCHFT), Verdict::Pass);
+    for text in all {
+        let run = judged(text, Some(&torchft())).judgement;
+        assert_eq!(run.verdict, Verdict::Pass, "{:?}: {text:?}", run.reasons);
+    }
+}
+
+#[test]
+fn a_line_that_is_cut_off_is_damage() {
+    let torn = |text: &str| text.trim_end().trim_end_matches(|it| it != ',').to_owned();
+    let lines: Vec<&str> = TORCHFT.lines().collect();
+    for nth in [2, lines.len() - 2] {
+        let cut: Vec<String> = lines
+            .iter()
+            .enumerate()
+            .map(|(at, it)| if at == nth { torn(it) } else { (*it).to_owned() })
+            .collect();
+        let run = judged(&cut.join("\n"), Some(&torchft()));
+        assert_eq!(run.judgement.verdict, Verdict::Unknown, "{:?}", run.judgement.reasons);
+        let expected = format!("line {} of the events is cut off or damaged", nth + 1);
+        assert!(run.judgement.reasons.iter().any(|it| it.contains(&expected)), "{:?}", run.judgement.reasons);
+    }
+    let direct = judged(&format!("{}\n{{\"process\":\"a-0\",\"fa", MINIMAL.trim_end()), None);
+    assert_eq!(direct.judgement.verdict, Verdict::Unknown, "{:?}", direct.judgement.reasons);
+}
+
+/// Messages whose numbers, lives and times are those of `with`: of a message, of both lives of a process, and of a time.
+fn foreign(message: [&str; 2], lives: [&str; 2], time: &str) -> Recording {
+    let mapping = format!(
+        "run: {{ name: pods, processFrom: pod, lifeFrom: life, numberFrom: seq, time: {time} }}
+events:
+- {{ match: {{ msg: sent }}, fact: sent, receiver: to, message_number: id }}
+- {{ match: {{ msg: got }}, fact: delivered, sender: from, message_number: id }}
+- {{ match: {{ msg: done }}, fact: finished }}
+"
+    );
+    let [one, other] = message;
+    let [first, second] = lives;
+    let ts = |seconds: u32| match time.contains("date") {
+        true => format!("\"date\":\"2024-01-31T10:54:{seconds:02}Z\""),
+        false => format!("\"ts\":{seconds}.5"),
+    };
+    let lines = [
+        format!(
+            "{{{},\"pod\":\"a\",\"life\":{first},\"seq\":0,\"msg\":\"sent\",\"to\":\"b\",\"id\":{one}}}",
+            ts(1)
+        ),
+        format!("{{{},\"pod\":\"b\",\"life\":{first},\"seq\":0,\"msg\":\"up\"}}", ts(2)),
+        format!(
+            "{{{},\"pod\":\"b\",\"life\":{second},\"seq\":0,\"msg\":\"got\",\"from\":\"a\",\"id\":{one}}}",
+            ts(3)
+        ),
+        format!(
+            "{{{},\"pod\":\"a\",\"life\":{first},\"seq\":1,\"msg\":\"sent\",\"to\":\"b\",\"id\":{other}}}",
+            ts(4)
+        ),
+        format!(
+            "{{{},\"pod\":\"b\",\"life\":{second},\"seq\":1,\"msg\":\"got\",\"from\":\"a\",\"id\":{other}}}",
+            ts(5)
+        ),
+        format!("{{{},\"pod\":\"a\",\"life\":{first},\"seq\":2,\"msg\":\"done\"}}", ts(6)),
+        format!("{{{},\"pod\":\"b\",\"life\":{second},\"seq\":2,\"msg\":\"done\"}}", ts(7)),
+        "{\"event\":\"end\",\"outcome\":\"completed\"}".to_owned(),
+    ];
+    judged(
+        &lines.join("\n"),
+        Some(&Mapping::parse("pods.yaml", &mapping).unwrap_or_else(|it| panic!("{it}"))),
+    )
+}
+
+#[test]
+fn identifiers_lives_and_times_may_have_other_forms() {
+    let seconds = "{ field: ts, unit: s }";
+    for (message, lives, time) in [
+        (["0", "1"], ["1", "2"], seconds),
+        (["\"a-17\"", "\"a-18\""], ["0", "1"], seconds),
+        (["18446744073709551615", "9007199254740993"], ["4711", "4802"], seconds),
+        (["7.0", "8"], ["\"x\"", "\"y\""], "{ field: date, unit: s }"),
+    ] {
+        let run = foreign(message, lives, time);
+        let judgement = &run.judgement;
+        assert_eq!(judgement.verdict, Verdict::Pass, "{message:?} {lives:?}: {:?}", judgement.reasons);
+        assert_eq!(judgement.of(Property::NoLoss).instances, 2, "{message:?}");
+        let of = |life| {
+            run.trace.streams.contains_key(&(faultline_core::ProcessId(1), faultline_core::Life(life)))
+        };
+        assert!(of(1) && of(2) && !of(3), "{lives:?}");
+    }
+    let fork = foreign(["\"m\"", "\"m\""], ["0", "1"], seconds);
+    assert_eq!(fork.judgement.verdict, Verdict::Fail, "the same message is delivered twice");
+}
+
+/// Returns the reasons for the verdict on a run of three processes with these lines after their first checkpoints.
+fn three(lines: &[&str]) -> (Verdict, Vec<String>) {
+    let mut text = String::from(
+        "{\"event\":\"run\",\"version\":1,\"name\":\"x\",\"clusters\":{\"a\":[\"a\"],\"b\":[\"b\"],\"c\":[\"c\"]}}\n",
+    );
+    for process in ["a", "b", "c"] {
+        text += &format!(
+            "{{\"process\":\"{process}\",\"fact\":\"checkpointCommitted\",\"checkpoint_sn\":1,\"number\":0}}\n"
+        );
+    }
+    lines.iter().for_each(|it| text += &format!("{it}\n"));
+    text += "{\"event\":\"end\",\"outcome\":\"completed\"}\n";
+    let Recording { judgement, .. } = judged(&text, None);
+    (judgement.verdict, judgement.reasons)
+}
+
+#[test]
+fn a_restore_of_a_checkpoint_that_nobody_saved_fails() {
+    let restored = |sn: u32| {
+        let restored = format!(
+            "{{\"process\":\"b\",\"life\":2,\"fact\":\"restored\",\"checkpoint_sn\":{sn},\"incarnation\":1,\"number\":0}}"
+        );
+        three(&[
+            "{\"process\":\"b\",\"fact\":\"failed\",\"number\":1}",
+            &restored,
+            "{\"process\":\"a\",\"fact\":\"finished\",\"number\":1}",
+            "{\"process\":\"b\",\"life\":2,\"fact\":\"finished\",\"number\":1}",
+            "{\"process\":\"c\",\"fact\":\"finished\",\"number\":1}",
+        ])
+    };
+    assert_eq!(restored(1).0, Verdict::Pass, "{:?}", restored(1).1);
+    let (verdict, reasons) = restored(7);
+    assert_eq!(verdict, Verdict::Fail, "{reasons:?}");
+    assert!(reasons[0].contains("b restored checkpoint 7, which had never been saved"), "{reasons:?}");
+}
+
+#[test]
+fn a_causal_cycle_fails() {
+    let message = |process: &str, other: &str, first: &str| {
+        let delivered = format!("\"fact\":\"delivered\",\"sender\":\"{other}\"");
+        let sent = format!("\"fact\":\"sent\",\"receiver\":\"{other}\"");
+        let facts = if first == "sent" { [sent, delivered] } else { [delivered, sent] };
+        let line = |(number, fact)| {
+            format!("{{\"process\":\"{process}\",{fact},\"message_number\":0,\"number\":{number}}}")
+        };
+        (1..).zip(facts).map(line).collect::<Vec<String>>()
+    };
+    let run = |first: &str| {
+        let mut lines = message("a", "b", first);
+        lines.extend(message("b", "a", "delivered"));
+        for (process, number) in [("a", 3), ("b", 3), ("c", 1)] {
+            lines.push(format!("{{\"process\":\"{process}\",\"fact\":\"finished\",\"number\":{number}}}"));
+        }
+        three(&lines.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    assert_eq!(run("sent").0, Verdict::Pass, "{:?}", run("sent").1);
+    let (verdict, reasons) = run("delivered");
+    assert_eq!(verdict, Verdict::Fail, "{reasons:?}");
+    assert!(reasons[0].contains("which no run can do"), "{reasons:?}");
+}
+
 /// Edits that do not reach the events, or that are permitted there: the events contain no federation, which determines
 /// when clusters join and leave, and who may pause a run; they name the fault that was injected, and do not repeat it; a
 /// life begins with its first line; and only in virtual time does a fault strike exactly when it is due.

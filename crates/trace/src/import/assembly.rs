@@ -10,12 +10,11 @@ use faultline_core::{
     Boot, Claim, EndedBy, Fact, FactNo, ImageName, Life, ProcessId, Span, StorageFate, Time, Witness,
 };
 
+use super::fields::MOST_LIVES;
 use super::{Event, EventLife, ImportError};
 use crate::flaw::{Flaw, FlawKind};
 use crate::memory::Trace;
 
-/// The largest number of a life.
-const MOST_LIVES: u32 = 10_000;
 /// The longest time between two events.
 const LONGEST: Span = Span(1 << 60);
 
@@ -122,6 +121,7 @@ impl Assembly {
                 format!("`life` must be at least {least} and at most {most} (found {number})"),
                 "number the lives of each process from 1; the supervisor has only life 0",
             )),
+            EventLife::Given(_) => unreachable!("a given life has been numbered"),
             EventLife::Current(_) if process == ProcessId::SUPERVISOR => Ok(Life(0)),
             EventLife::Current(text) => {
                 let progress = self.progress.entry(process).or_default();

@@ -20,6 +20,8 @@ pub(super) const SUPERVISOR: &str = "supervisor";
 const MOST_NAMES: usize = 10_000;
 /// The length of the longest name, in bytes.
 const LONGEST_NAME: usize = 128;
+/// The largest number of a life.
+pub(super) const MOST_LIVES: u32 = 10_000;
 /// Columns that follow from others. They are for readers of a table, and are not imported.
 const DERIVED: [&str; 4] = ["cluster", "sender_cluster", "receiver_cluster", "text"];
 
@@ -51,6 +53,8 @@ pub(super) struct Names {
     clusters: Vec<String>,
     by_name: BTreeMap<String, ProcessId>,
     by_cluster: BTreeMap<String, ClusterId>,
+    /// Identifiers that are texts or large numbers, with the numbers that stand for them.
+    identifiers: BTreeMap<String, u32>,
     scope: Scope,
     /// Whether a name that is not known yet is that of a further process.
     is_open: bool,
@@ -66,7 +70,17 @@ struct Member {
 impl Names {
     pub(super) fn new(scope: Scope, is_open: bool) -> Names {
         let (processes, clusters) = (Vec::new(), Vec::new());
-        Names { processes, clusters, by_name: BTreeMap::new(), by_cluster: BTreeMap::new(), scope, is_open }
+        let (by_name, by_cluster, identifiers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Names { processes, clusters, by_name, by_cluster, identifiers, scope, is_open }
+    }
+
+    /// The number of the first identifier that is not a smaller number itself.
+    const FIRST_IDENTIFIER: u32 = 1 << 31;
+
+    /// Returns the number that stands for an identifier, in the order of their appearance.
+    fn identifier(&mut self, given: String) -> u32 {
+        let next = Names::FIRST_IDENTIFIER.saturating_add(self.identifiers.len() as u32);
+        *self.identifiers.entry(given).or_insert(next)
     }
 
     /// Adds a process.
@@ -189,6 +203,61 @@ fn unknown(what: &str, name: &str) -> ImportError {
     )
 }
 
+/// Returns a whole number, which may be written as `11.0`.
+pub(super) fn whole_number(value: &Value) -> Option<u64> {
+    // Up to this number, every whole number has a form of its own.
+    const EXACT: f64 = (1_u64 << 53) as f64;
+    let float = || value.as_f64().filter(|it| it.fract() == 0.0 && (0.0..=EXACT).contains(it));
+    value.as_u64().or_else(|| float().map(|it| it as u64))
+}
+
+/// How another system counts the lives of its processes.
+pub(super) struct Lives {
+    counting: Counting,
+    /// The numbers of lives that are counted by appearance.
+    numbers: BTreeMap<(String, String), u32>,
+    newest: BTreeMap<String, u32>,
+}
+
+enum Counting {
+    /// Lives have the numbers 1, 2, ….
+    FromOne,
+    /// Lives have the numbers 0, 1, ….
+    FromZero,
+    /// Lives have other names, such as the numbers of operating-system processes.
+    ByAppearance,
+}
+
+impl Lives {
+    /// Determines how the lives of a log are counted, from their names.
+    pub(super) fn of<'a>(given: impl Iterator<Item = &'a str>) -> Lives {
+        let numbers: Option<Vec<u32>> = given.map(|it| it.parse().ok()).collect();
+        let counting = match numbers.map(|it| (it.iter().min().copied(), it.iter().max().copied())) {
+            Some((Some(0), Some(0..=MOST_LIVES))) => Counting::FromZero,
+            Some((None, _) | (_, Some(..=MOST_LIVES))) => Counting::FromOne,
+            _ => Counting::ByAppearance,
+        };
+        Lives { counting, numbers: BTreeMap::new(), newest: BTreeMap::new() }
+    }
+
+    /// Returns the number of a life.
+    pub(super) fn number(&mut self, process: &str, given: &str) -> u32 {
+        let number = || given.parse().unwrap_or(u32::MAX);
+        match self.counting {
+            _ if process == SUPERVISOR => 0,
+            Counting::FromOne => number(),
+            Counting::FromZero => number().saturating_add(1),
+            Counting::ByAppearance => {
+                let newest = self.newest.entry(process.to_owned()).or_default();
+                *self.numbers.entry((process.to_owned(), given.to_owned())).or_insert_with(|| {
+                    *newest += 1;
+                    *newest
+                })
+            }
+        }
+    }
+}
+
 /// Columns that are read before the kind of fact is known.
 pub(super) struct Common<'a>(pub(super) &'a mut Map<String, Value>);
 
@@ -205,7 +274,7 @@ impl Common<'_> {
     /// Takes a column with a whole number.
     pub(super) fn number<T: TryFrom<u64>>(&mut self, column: &str) -> Result<Option<T>, ImportError> {
         let Some(value) = self.0.remove(column).filter(|it| !it.is_null()) else { return Ok(None) };
-        match value.as_u64().and_then(|it| T::try_from(it).ok()) {
+        match whole_number(&value).and_then(|it| T::try_from(it).ok()) {
             Some(number) => Ok(Some(number)),
             None => Err(wrong(column, &value, "a whole number that is not too large")),
         }
@@ -365,7 +434,24 @@ impl<'a> Fields<'a> {
             false => (self.process("sender")?, self.process_or_own("receiver")?),
         };
         let incarnation = self.incarnation("message_incarnation")?;
-        Ok(MessageId { from, to, incarnation, number: self.number("message_number")? })
+        let channel = format!("{} {}", from.0, to.0);
+        let number = self.identifier("message_number", &channel)?;
+        Ok(MessageId { from, to, incarnation, number: self.needed("message_number", number)? })
+    }
+
+    /// Reads an identifier that need not be a small number: a larger number or a text gets a number of its own among those
+    /// of the same column and `scope`.
+    fn identifier(&mut self, column: &str, scope: &str) -> Result<Option<u32>, ImportError> {
+        let Some(value) = self.columns.remove(column).filter(|it| !it.is_null()) else { return Ok(None) };
+        let given = match (&value, whole_number(&value)) {
+            (_, Some(number)) => number.to_string(),
+            (Value::String(text), None) => text.trim().to_owned(),
+            _ => return Err(wrong(column, &value, "a whole number or a text")),
+        };
+        match given.parse::<u32>() {
+            Ok(number) if number < Names::FIRST_IDENTIFIER => Ok(Some(number)),
+            _ => Ok(Some(self.names.identifier(format!("{column} {scope} {given}")))),
+        }
     }
 
     /// Reads a message that the own process receives, if the columns name one.
@@ -383,7 +469,7 @@ impl<'a> Fields<'a> {
 
     /// Reads the attempt at a checkpoint: the first, if it is absent.
     pub(super) fn attempt(&mut self) -> Result<Attempt, ImportError> {
-        Ok(Attempt(self.optional("checkpoint_attempt")?.unwrap_or(1)))
+        Ok(Attempt(self.identifier("checkpoint_attempt", "")?.unwrap_or(1)))
     }
 
     /// Reads the part of a checkpoint.

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use faultline_core::{FactKind, Promise, Scope};
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::fields::{Common, kind};
+use super::fields::{Common, SUPERVISOR, kind, whole_number};
 use super::run::{Records, RunLine};
 use super::{Event, EventLife, ImportError};
 use crate::row::COLUMNS;
@@ -52,7 +53,7 @@ struct Run {
 
 /// The field that names the process.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "`processFrom` must be the name of a field, or `{ field: NAME, until: TEXT }`")]
 enum ProcessFrom {
     Field(String),
     /// The name ends before this text. What follows it identifies the life.
@@ -94,12 +95,18 @@ struct Rule {
     copies: bool,
     time: Option<TimeFrom>,
     #[serde(flatten)]
+    given: BTreeMap<String, Value>,
+    /// The columns that `given` describes.
+    #[serde(skip)]
     columns: BTreeMap<String, ColumnFrom>,
 }
 
 /// A kind of fact, or the field that names it.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "`fact` must be a kind of fact, such as `sent` (docs/bundle.md lists them), or `{ field: NAME }`"
+)]
 enum FactFrom {
     Kind(FactKind),
     Field(Field),
@@ -112,17 +119,21 @@ struct Field {
 }
 
 /// The field with the content of a column, or the content itself.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
+#[derive(Clone, Debug)]
 enum ColumnFrom {
     Field(String),
-    Fixed(Fixed),
+    Fixed(Value),
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Fixed {
-    value: Value,
+impl ColumnFrom {
+    /// Reads what a rule says about a column; `None` if it has another form.
+    fn of(given: &Value) -> Option<ColumnFrom> {
+        match given {
+            Value::String(field) => Some(ColumnFrom::Field(field.clone())),
+            Value::Object(fixed) if fixed.len() == 1 => fixed.get("value").cloned().map(ColumnFrom::Fixed),
+            _ => None,
+        }
+    }
 }
 
 impl Mapping {
@@ -150,9 +161,9 @@ impl Mapping {
             strict_booleans: true,
             alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 10_000 },
         };
-        let rules: Rules = serde_saphyr::from_str_with_options(text, options)
+        let mut rules: Rules = serde_saphyr::from_str_with_options(text, options)
             .map_err(|error| ImportError::new(crate::printable(&error.to_string()), HELP))?;
-        let columns = || rules.events.iter().flat_map(|it| it.columns.keys());
+        let columns = || rules.events.iter().flat_map(|it| it.given.keys());
         if let Some(column) = columns().find(|it| !COLUMNS.contains(&it.as_str())) {
             return Err(ImportError::new(
                 format!("unknown column `{}` in a rule", crate::printable(column)),
@@ -161,6 +172,18 @@ impl Mapping {
         }
         if rules.events.is_empty() {
             return Err(ImportError::new("`events` has no rule", HELP));
+        }
+        for (number, rule) in (1..).zip(&mut rules.events) {
+            for (column, given) in &rule.given {
+                let from = ColumnFrom::of(given).ok_or_else(|| {
+                    let found: String = crate::printable(&given.to_string()).chars().take(80).collect();
+                    ImportError::new(
+                        format!("`{column}` of rule {number} has the wrong form (found {found})"),
+                        "write the name of a field, or a fixed value such as `{ value: 3 }`",
+                    )
+                })?;
+                rule.columns.insert(column.clone(), from);
+            }
         }
         Ok(Mapping { name: name.to_owned(), text: text.to_owned(), rules })
     }
@@ -185,20 +208,35 @@ impl Mapping {
         self.rules.run.records.clone().or_else(|| kinds.collect::<Option<_>>().map(Records::Kinds))
     }
 
+    /// Returns the names of all lives in these lines, as the lines give them.
+    pub(super) fn lives(&self, lines: impl Iterator<Item = Map<String, Value>>) -> Vec<String> {
+        let Some(field) = &self.rules.run.life_from else { return Vec::new() };
+        let (process, _) = self.rules.run.process_from.parts();
+        let is_supervisor =
+            |line: &Map<String, Value>| find(line, process).is_some_and(|it| it == SUPERVISOR);
+        let mut all: Vec<String> = Vec::new();
+        for life in lines.filter(|it| !is_supervisor(it)).filter_map(|line| label(&line, field).ok()?) {
+            if all.last() != Some(&life) {
+                all.push(life);
+            }
+        }
+        all
+    }
+
     /// Applies the first rule that matches; `None` if the line names no process.
     pub(super) fn apply(&self, line: &Map<String, Value>) -> Result<Option<Event>, ImportError> {
         let run = &self.rules.run;
-        let (field, until) = match &run.process_from {
-            ProcessFrom::Field(field) => (field, None),
-            ProcessFrom::Part(Part { field, until }) => (field, Some(until)),
-        };
-        let Some(process) = text(line, field)? else { return Ok(None) };
-        let (process, rest) = match until.and_then(|it| process.split_once(it.as_str())) {
+        let (field, until) = run.process_from.parts();
+        let Some(process) = label(line, field)? else { return Ok(None) };
+        let (process, rest) = match until.and_then(|it| process.split_once(it)) {
             Some((process, rest)) => (process.to_owned(), Some(rest.to_owned())),
             None => (process, None),
         };
         let life = match &run.life_from {
-            Some(field) => EventLife::numbered(whole(line, field)?, &process),
+            Some(field) => match label(line, field)? {
+                Some(given) => EventLife::Given(given),
+                None => EventLife::numbered(None, &process),
+            },
             None => EventLife::Current(rest),
         };
         let number = match &run.number_from {
@@ -206,7 +244,7 @@ impl Mapping {
             None => None,
         };
         let cluster = match &run.cluster_from {
-            Some(field) => text(line, field)?,
+            Some(field) => label(line, field)?,
             None => None,
         };
         let rule = self.rules.events.iter().find(|it| it.matches(line));
@@ -219,19 +257,30 @@ impl Mapping {
     }
 }
 
+impl ProcessFrom {
+    /// Returns the field, and the text before which the name ends.
+    fn parts(&self) -> (&str, Option<&str>) {
+        match self {
+            ProcessFrom::Field(field) => (field, None),
+            ProcessFrom::Part(Part { field, until }) => (field, Some(until)),
+        }
+    }
+}
+
 impl Rule {
     fn matches(&self, line: &Map<String, Value>) -> bool {
         let is_named = match &self.fact {
             FactFrom::Kind(_) => true,
             FactFrom::Field(Field { field }) => find(line, field).is_some(),
         };
-        is_named && self.r#match.iter().all(|(field, value)| find(line, field) == Some(value))
+        is_named
+            && self.r#match.iter().all(|(field, value)| find(line, field).is_some_and(|it| equal(it, value)))
     }
 
     fn columns(&self, line: &Map<String, Value>) -> Result<(FactKind, Map<String, Value>), ImportError> {
         let kind = match &self.fact {
             FactFrom::Kind(kind) => *kind,
-            FactFrom::Field(Field { field }) => kind(&text(line, field)?.unwrap_or_default())?,
+            FactFrom::Field(Field { field }) => kind(&label(line, field)?.unwrap_or_default())?,
         };
         let mut columns = Map::new();
         if self.copies {
@@ -243,7 +292,7 @@ impl Rule {
         for (column, from) in &self.columns {
             let value = match from {
                 ColumnFrom::Field(field) => find(line, field).cloned(),
-                ColumnFrom::Fixed(Fixed { value }) => Some(value.clone()),
+                ColumnFrom::Fixed(value) => Some(value.clone()),
             };
             columns.extend(value.map(|it| (column.clone(), it)));
         }
@@ -260,10 +309,17 @@ fn find<'a>(line: &'a Map<String, Value>, field: &str) -> Option<&'a Value> {
     find(line.get(first)?.as_object()?, rest)
 }
 
+/// Returns whether two values are the same, however their numbers are written.
+fn equal(one: &Value, other: &Value) -> bool {
+    one == other || one.is_number() && one.as_f64() == other.as_f64()
+}
+
 /// Reads a field with a name, which may be a number.
-fn text(line: &Map<String, Value>, field: &str) -> Result<Option<String>, ImportError> {
+fn label(line: &Map<String, Value>, field: &str) -> Result<Option<String>, ImportError> {
     match find(line, field) {
-        Some(Value::Number(number)) => Ok(Some(number.to_string())),
+        Some(value @ Value::Number(number)) => {
+            Ok(Some(whole_number(value).map_or_else(|| number.to_string(), |it| it.to_string())))
+        }
         found => single(field, found, |columns| columns.text(field)),
     }
 }
@@ -292,11 +348,19 @@ fn time(line: &Map<String, Value>, from: &TimeFrom) -> Result<Option<i64>, Impor
         Unit::Ns => (1.0, 1),
     };
     let whole = value.as_i64().map(|it| it.checked_mul(factor));
-    let time = whole.unwrap_or_else(|| value.as_f64().map(|it| (it * unit) as i64));
+    let time = whole.unwrap_or_else(|| match value {
+        Value::String(text) => match text.trim().parse::<f64>() {
+            Ok(number) => Some((number * unit) as i64).filter(|_| number.is_finite()),
+            Err(_) => {
+                text.trim().parse::<Timestamp>().ok().and_then(|it| i64::try_from(it.as_nanosecond()).ok())
+            }
+        },
+        other => other.as_f64().map(|it| (it * unit) as i64),
+    });
     time.map(Some).ok_or_else(|| {
         ImportError::new(
             format!("`{}` must be a time (found {})", from.field, crate::printable(&value.to_string())),
-            "write a number, and its unit in the mapping",
+            "write a number, and its unit in the mapping, or a date with its time zone, such as 2024-01-31T10:54:00Z (RFC 3339)",
         )
     })
 }

@@ -3,6 +3,7 @@
 //!
 //! | module | content |
 //! | --- | --- |
+//! | `lines` | the text, as other systems write it |
 //! | `run` | the first and the last line, which describe the run |
 //! | `fields` | the columns of one line, and the names in them |
 //! | `fact` | a line's columns as a fact |
@@ -12,6 +13,7 @@
 mod assembly;
 mod fact;
 mod fields;
+mod lines;
 mod mapping;
 pub(crate) mod run;
 
@@ -19,12 +21,13 @@ use faultline_core::FactKind;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::bundle::Unique;
+use crate::flaw::{Flaw, FlawKind};
 use crate::manifest::{EventsEntry, Manifest, MappingEntry};
 use crate::memory::Trace;
 use crate::seal::Hash;
 use assembly::Assembly;
-use fields::{Fields, Names};
+use fields::{Fields, Lives, Names};
+use lines::{Line, lines};
 pub use mapping::Mapping;
 use run::{EndLine, RunLine};
 
@@ -63,17 +66,33 @@ pub fn import(
     mapping: Option<&Mapping>,
     most: u64,
 ) -> Result<(Manifest, Trace), ImportError> {
-    let mut import = Import { bytes, mapping, most, begun: None, ended: None, unmatched: 0 };
+    let mut import = Import { bytes, mapping, most, begun: None, ended: None, unmatched: 0, damaged: None };
     for (number, line) in lines(bytes) {
-        import.read(line).map_err(|error| ImportError { line: error.line.or(Some(number)), ..error })?;
+        import
+            .read(number, line)
+            .map_err(|error| ImportError { line: error.line.or(Some(number)), ..error })?;
     }
     import.finish(file)
 }
 
-/// Returns the lines that are not empty, with their numbers.
-fn lines(bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
-    let lines = (1..).zip(bytes.split(|&byte| byte == b'\n'));
-    lines.filter(|(_, line)| !line.trim_ascii().is_empty())
+/// Describes what a mapping makes of the first `most` lines, with their numbers. Without a mapping, the lines have the columns
+/// of Faultline.
+pub fn preview(bytes: &[u8], mapping: Option<&Mapping>, most: usize) -> Vec<(u64, String)> {
+    let import = Import { bytes, mapping, most: 0, begun: None, ended: None, unmatched: 0, damaged: None };
+    let described = |line: &[u8]| match lines::read(line) {
+        Line::Object(columns) if columns.get("event").is_some_and(|it| it == "run" || it == "end") => {
+            "describes the run".to_owned()
+        }
+        Line::Object(columns) => match import.event(columns) {
+            Ok(None) => "left out: the line names no process".to_owned(),
+            Ok(Some(event)) => event.in_words(),
+            Err(error) => format!("error: {}; {}", error.what, error.help),
+        },
+        Line::Torn => "damaged: the line is cut off".to_owned(),
+        Line::Other(error) if mapping.is_none() => format!("error: {}; {}", error.what, error.help),
+        Line::Other(_) => "left out: the line is not a JSON object".to_owned(),
+    };
+    lines(bytes).take(most).map(|(number, line)| (number, described(line))).collect()
 }
 
 /// One line, once its mapping has been applied.
@@ -91,6 +110,8 @@ struct Event {
 enum EventLife {
     /// The number of the life.
     Number(u32),
+    /// What another system calls the life: a number from 0 or 1, the number of an operating-system process, or a text.
+    Given(String),
     /// The process's current life. It ends with a `failed` event, and when this text changes.
     Current(Option<String>),
 }
@@ -103,6 +124,8 @@ struct Import<'a> {
     begun: Option<Begun>,
     ended: Option<EndLine>,
     unmatched: u64,
+    /// The first line that is damaged, and the number of such lines.
+    damaged: Option<(u64, u64)>,
 }
 
 /// What is known once the run has been described.
@@ -111,18 +134,29 @@ struct Begun {
     /// The kinds of facts that the events contain whenever they happened; `None` for all.
     records: Option<Vec<FactKind>>,
     names: Names,
+    lives: Lives,
     assembly: Assembly,
 }
 
 impl Import<'_> {
-    fn read(&mut self, line: &[u8]) -> Result<(), ImportError> {
-        if line.len() > LONGEST_LINE {
-            return Err(ImportError::new(
-                format!("the line has {} bytes, but lines have at most {LONGEST_LINE}", line.len()),
-                "omit fields that the import does not need",
-            ));
-        }
-        let columns = object(line)?;
+    fn read(&mut self, number: u64, line: &[u8]) -> Result<(), ImportError> {
+        let may_be_damaged = self.mapping.is_some() || self.begun.is_some();
+        let columns = match lines::read(line) {
+            Line::Object(columns) => columns,
+            Line::Torn if may_be_damaged => return self.damage(number),
+            Line::Torn => return Err(self.lacks_run()),
+            // A log may contain other text between its lines.
+            Line::Other(_) if self.mapping.is_some() => {
+                return match line.trim_ascii_start().starts_with(b"{") {
+                    true => self.damage(number),
+                    false => {
+                        self.unmatched += 1;
+                        Ok(())
+                    }
+                };
+            }
+            Line::Other(error) => return Err(error),
+        };
         if self.ended.is_some() {
             return Err(ImportError::new("the line follows the `end` line", "write the `end` line last"));
         }
@@ -140,16 +174,24 @@ impl Import<'_> {
             (_, Some(_)) => {}
             (_, None) => match self.mapping {
                 Some(mapping) => self.begin(mapping.run()?, true)?,
-                None => {
-                    return Err(ImportError::new(
-                        "the first line does not describe the run",
-                        "begin with a line such as {\"event\":\"run\",\"version\":1,\"name\":\"mine\",\
-                         \"clusters\":{\"a\":[\"a-0\"]}}, or use `--mapping`",
-                    ));
-                }
+                None => return Err(self.lacks_run()),
             },
         }
         self.add(self.event(columns)?)
+    }
+
+    /// Notes a line that is cut off or otherwise damaged. What it stated is missing.
+    fn damage(&mut self, number: u64) -> Result<(), ImportError> {
+        self.damaged.get_or_insert((number, 0)).1 += 1;
+        Ok(())
+    }
+
+    fn lacks_run(&self) -> ImportError {
+        ImportError::new(
+            "the first line does not describe the run",
+            "begin with a line such as {\"event\":\"run\",\"version\":1,\"name\":\"mine\",\
+             \"clusters\":{\"a\":[\"a-0\"]}}, or use `--mapping`",
+        )
     }
 
     /// Applies the mapping to a line; `None` if the line belongs to no process.
@@ -172,16 +214,25 @@ impl Import<'_> {
         };
         let has = |kind| records.as_ref().is_none_or(|it| it.contains(&kind));
         let assembly = Assembly::new(has(FactKind::LifeStarted), has(FactKind::Saved));
-        self.begun = Some(Begun { run, records, names, assembly });
+        let given = self.mapping.map_or_else(Vec::new, |it| it.lives(self.objects()));
+        let lives = Lives::of(given.iter().map(String::as_str));
+        self.begun = Some(Begun { run, records, names, lives, assembly });
         Ok(())
+    }
+
+    /// Iterates over the lines that are JSON objects.
+    fn objects(&self) -> impl Iterator<Item = Map<String, Value>> {
+        lines(self.bytes).filter_map(|(_, line)| match lines::read(line) {
+            Line::Object(columns) => Some(columns),
+            Line::Torn | Line::Other(_) => None,
+        })
     }
 
     /// Returns the kinds of facts that occur. Lines that are malformed are reported when they are read.
     fn occurring(&self) -> Vec<FactKind> {
         let mut kinds = Vec::new();
-        for (_, line) in lines(self.bytes).filter(|(_, line)| line.len() <= LONGEST_LINE) {
-            let event = object(line).and_then(|columns| self.event(columns));
-            if let Ok(Some(Event { fact: Some((kind, _)), .. })) = event
+        for columns in self.objects() {
+            if let Ok(Some(Event { fact: Some((kind, _)), .. })) = self.event(columns)
                 && !kinds.contains(&kind)
             {
                 kinds.push(kind);
@@ -192,11 +243,14 @@ impl Import<'_> {
 
     /// Adds an event; `None` stands for a line that belongs to no process.
     fn add(&mut self, event: Option<Event>) -> Result<(), ImportError> {
-        let Some(event) = event else {
+        let Some(mut event) = event else {
             self.unmatched += 1;
             return Ok(());
         };
-        let Some(Begun { run, names, assembly, .. }) = &mut self.begun else { return Ok(()) };
+        let Some(Begun { run, names, lives, assembly, .. }) = &mut self.begun else { return Ok(()) };
+        if let EventLife::Given(given) = &event.life {
+            event.life = EventLife::Number(lives.number(&event.process, given));
+        }
         let process = names.process(&event.process)?;
         if let Some(cluster) = &event.cluster {
             names.join(process, cluster)?;
@@ -220,7 +274,7 @@ impl Import<'_> {
     }
 
     fn finish(self, file: &str) -> Result<(Manifest, Trace), ImportError> {
-        let Some(Begun { run, records, names, assembly }) = self.begun else {
+        let Some(Begun { run, records, names, assembly, .. }) = self.begun else {
             return Err(ImportError::new("the file has no lines", "write one JSON object per line"));
         };
         let events = EventsEntry {
@@ -241,6 +295,9 @@ impl Import<'_> {
         let outcome = self.ended.as_ref().map(EndLine::outcome).transpose()?;
         let end = self.ended.as_ref().map_or((None, None), |it| (it.time_ns, it.events));
         let duration = assembly.finish(processes.len() as u32, outcome.as_ref(), end, &mut trace)?;
+        if let Some((first, lines)) = self.damaged {
+            trace.flaws.push(Flaw { stream: None, kind: FlawKind::Damaged { first, lines } });
+        }
         let manifest = run.manifest(processes, clusters, events, outcome, duration)?;
         Ok((manifest, trace))
     }
@@ -268,15 +325,23 @@ impl EventLife {
     }
 }
 
-/// Parses a line as a JSON object in which no key occurs twice.
-fn object(line: &[u8]) -> Result<Map<String, Value>, ImportError> {
-    match serde_json::from_slice(line).map(|Unique(value)| value) {
-        Ok(Value::Object(columns)) => Ok(columns),
-        Ok(_) => Err(ImportError::new("the line is not a JSON object", "write one JSON object per line")),
-        Err(error) => Err(ImportError::new(
-            format!("the line is not JSON: {}", crate::printable(&error.to_string())),
-            "write one JSON object per line",
-        )),
+impl Event {
+    /// Describes the event for the author of a mapping.
+    fn in_words(&self) -> String {
+        let life = match &self.life {
+            EventLife::Number(number) => format!(", life {number}"),
+            EventLife::Given(given) | EventLife::Current(Some(given)) => format!(", life \"{given}\""),
+            EventLife::Current(None) => String::new(),
+        };
+        let number = self.number.map(|it| format!(", number {it}")).unwrap_or_default();
+        let time = self.time.map(|it| format!(", {it} ns")).unwrap_or_default();
+        let fact = match &self.fact {
+            Some((kind, columns)) => {
+                format!("{} {}", crate::row::kind_name(*kind), Value::Object(columns.clone()))
+            }
+            None => "no rule matches".to_owned(),
+        };
+        crate::printable(&format!("{}{life}{number}{time}: {fact}", self.process))
     }
 }
 

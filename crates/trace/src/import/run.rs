@@ -80,7 +80,10 @@ struct Other {
 
 /// The kinds of facts that a log contains.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "`records` must be `all`, or a list of kinds of facts (docs/bundle.md lists them)"
+)]
 pub(super) enum Records {
     /// All kinds.
     All(Everything),
