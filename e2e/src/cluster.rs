@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Debug, Write as _};
 use std::time::{Duration, Instant};
 
-use faultline_api::Federation;
-use faultline_api::quantity;
-use faultline_api::resource::{FederationSpec, FederationStatus, Phase, condition};
+use faultline_api::resource::FederationSpec;
 use faultline_api::samples::sample;
+use faultline_api::{Federation, quantity};
+use faultline_client::object::FederationObject;
 use faultline_client::outline::{self, Outline};
+use faultline_client::status::{FederationStatus, Phase, condition};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, PersistentVolumeClaim, Pod, Secret};
@@ -62,7 +63,7 @@ impl KubernetesCluster {
         let client = Client::try_from(config)?;
         let version = client.apiserver_version().await?;
         println!("Kubernetes {}.{}", version.major, version.minor);
-        Api::<Federation>::all(client.clone()).list(&ListParams::default()).await.map_err(|it| {
+        Api::<FederationObject>::all(client.clone()).list(&ListParams::default()).await.map_err(|it| {
             format!(
                 "cannot list federations ({it}): install Faultline on the cluster (see docs/kubernetes.md)"
             )
@@ -137,7 +138,7 @@ impl TestNamespace {
     }
 
     /// Applies the quick start with changes, and returns it as stored by the API server.
-    pub async fn apply(&self, change: impl FnOnce(&mut FederationSpec)) -> Result<Federation, Failure> {
+    pub async fn apply(&self, change: impl FnOnce(&mut FederationSpec)) -> Result<FederationObject, Failure> {
         self.apply_as(QUICK_START, change).await
     }
 
@@ -146,7 +147,7 @@ impl TestNamespace {
         &self,
         name: &str,
         change: impl FnOnce(&mut FederationSpec),
-    ) -> Result<Federation, Failure> {
+    ) -> Result<FederationObject, Failure> {
         let latency = std::env::var(LATENCY).ok().map(|it| it.parse::<quantity::Duration>());
         let latency = latency.transpose().map_err(|it| format!("{LATENCY}: {it}"))?;
         self.apply_sample(QUICK_START, |federation| {
@@ -164,15 +165,15 @@ impl TestNamespace {
         &self,
         name: &str,
         change: impl FnOnce(&mut Federation),
-    ) -> Result<Federation, Failure> {
+    ) -> Result<FederationObject, Failure> {
         let mut federation = read_sample(name)?;
         change(&mut federation);
-        Ok(self.api().create(&PostParams::default(), &federation).await?)
+        Ok(self.api().create(&PostParams::default(), &FederationObject::from(federation)).await?)
     }
 
     /// Applies a sample with a long latency between clusters, for scenarios that do not test the precision of links
     /// and must work on a busy machine.
-    pub async fn apply_over_slow_links(&self, name: &str) -> Result<Federation, Failure> {
+    pub async fn apply_over_slow_links(&self, name: &str) -> Result<FederationObject, Failure> {
         self.apply_sample(name, |federation| {
             let links = federation.spec.links.as_mut();
             let between = links.and_then(|it| it.between.as_mut()).expect("the sample sets these links");
@@ -228,7 +229,8 @@ impl TestNamespace {
         name: &str,
         (from, during): (Duration, Duration),
     ) -> Result<bool, Failure> {
-        let version = async || Ok::<_, Failure>(self.api::<Federation>().get(name).await?.resource_version());
+        let version =
+            async || Ok::<_, Failure>(self.api::<FederationObject>().get(name).await?.resource_version());
         sleep(from).await;
         let before = version().await?;
         sleep(during).await;
@@ -317,9 +319,9 @@ impl TestNamespace {
 
     /// Deletes a federation, and waits until none of its objects [remain](TestNamespace::remains).
     pub async fn delete(&self, name: &str) -> Result<(), Failure> {
-        self.api::<Federation>().delete(name, &DeleteParams::default()).await?;
-        let is_gone = |it: Option<&Federation>| it.is_none();
-        self.until::<Federation>(name, &format!("{name} is gone"), CLEANED_UP, is_gone).await?;
+        self.api::<FederationObject>().delete(name, &DeleteParams::default()).await?;
+        let is_gone = |it: Option<&FederationObject>| it.is_none();
+        self.until::<FederationObject>(name, &format!("{name} is gone"), CLEANED_UP, is_gone).await?;
         // Kubernetes' garbage collector deletes the other objects, such as the secret with the key, afterwards.
         let begun = Instant::now();
         loop {
@@ -381,7 +383,7 @@ impl TestNamespace {
     /// Describes the objects in the namespace, to find out why a scenario failed.
     pub async fn dump(&self) -> String {
         let mut text = String::new();
-        match self.api::<Federation>().list(&ListParams::default()).await {
+        match self.api::<FederationObject>().list(&ListParams::default()).await {
             Ok(federations) => {
                 for mut it in federations {
                     it.metadata.managed_fields = None;

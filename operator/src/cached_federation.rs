@@ -9,8 +9,9 @@
 
 use std::borrow::Cow;
 
-use faultline_api::resource::{FederationStatus, Phase};
-use faultline_api::{Federation, FederationSpec};
+use faultline_api::FederationSpec;
+use faultline_client::object::FederationObject;
+use faultline_client::status::{FederationStatus, Phase};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::{Deserialize, Deserializer};
@@ -118,8 +119,8 @@ impl CachedFederation {
     }
 
     /// Returns the federation with this spec instead of its own.
-    pub fn with(&self, spec: FederationSpec) -> Federation {
-        Federation { metadata: self.metadata.clone(), spec, status: self.status.clone().ok().flatten() }
+    pub fn with(&self, spec: FederationSpec) -> FederationObject {
+        FederationObject { metadata: self.metadata.clone(), spec, status: self.status.clone().ok().flatten() }
     }
 }
 
@@ -193,22 +194,22 @@ fn check(spec: &str) -> Result<(), String> {
 
 impl Resource for CachedFederation {
     type DynamicType = ();
-    type Scope = <Federation as Resource>::Scope;
+    type Scope = <FederationObject as Resource>::Scope;
 
     fn kind((): &()) -> Cow<'_, str> {
-        Federation::kind(&())
+        FederationObject::kind(&())
     }
 
     fn group((): &()) -> Cow<'_, str> {
-        Federation::group(&())
+        FederationObject::group(&())
     }
 
     fn version((): &()) -> Cow<'_, str> {
-        Federation::version(&())
+        FederationObject::version(&())
     }
 
     fn plural((): &()) -> Cow<'_, str> {
-        Federation::plural(&())
+        FederationObject::plural(&())
     }
 
     fn meta(&self) -> &ObjectMeta {

@@ -10,7 +10,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use faultline_api::Federation;
+use faultline_client::object::FederationObject;
 use futures::channel::mpsc::{UnboundedSender, unbounded};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use k8s_openapi::NamespaceResourceScope;
@@ -84,7 +84,7 @@ pub async fn run(
             return;
         }
         let federations: Api<CachedFederation> = scoped(&context.client, namespace);
-        let triggers = triggers.map(|it: ObjectRef<Federation>| {
+        let triggers = triggers.map(|it: ObjectRef<FederationObject>| {
             let name = ObjectRef::new(&it.name);
             it.namespace.iter().fold(name, |name, namespace| name.within(namespace))
         });
@@ -171,8 +171,8 @@ fn trim_set(set: &mut StatefulSet) {
 fn follow<K>(
     api: Api<K>,
     config: watcher::Config,
-    touched: UnboundedSender<ObjectRef<Federation>>,
-    cache: impl Fn(watcher::Event<K>) -> Vec<ObjectRef<Federation>>,
+    touched: UnboundedSender<ObjectRef<FederationObject>>,
+    cache: impl Fn(watcher::Event<K>) -> Vec<ObjectRef<FederationObject>>,
 ) -> (futures::channel::oneshot::Receiver<()>, impl Future<Output = ()>)
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,

@@ -117,7 +117,8 @@ pub struct Aggregated {
 ///
 /// Panics if the custom resource definition has no JSON form, which would be a bug.
 pub fn objects() -> Vec<Value> {
-    let definition = serde_json::to_value(faultline_api::definition()).expect("a definition serialises");
+    let definition =
+        serde_json::to_value(faultline_client::object::definition()).expect("a definition serialises");
     let bind = |kind: &str, role: &str| {
         let mut metadata = metadata(kind == "Role");
         metadata["name"] = json!(role);

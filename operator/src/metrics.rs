@@ -13,8 +13,8 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
-use faultline_api::resource::FederationStatus;
 use faultline_callers::{SharedPage, UntrustedConnections};
+use faultline_client::status::FederationStatus;
 use federations::Federations;
 use kube::ResourceExt;
 use prometheus_client::encoding::text::encode;
@@ -202,7 +202,7 @@ impl Page {
 
 #[cfg(test)]
 mod tests {
-    use faultline_api::resource::Phase;
+    use faultline_client::status::Phase;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpSocket, TcpStream};
     use tokio::time::timeout;

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use faultline_api::Federation;
+use faultline_client::object::FederationObject;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -49,8 +49,8 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> ObjectCache<K> {
     pub fn follow(
         &self,
         event: Event<K>,
-        owner: impl Fn(&K) -> Option<ObjectRef<Federation>>,
-    ) -> Vec<ObjectRef<Federation>> {
+        owner: impl Fn(&K) -> Option<ObjectRef<FederationObject>>,
+    ) -> Vec<ObjectRef<FederationObject>> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let owners = || self.store.state().iter().filter_map(|it| owner(it)).collect::<Vec<_>>();
         let mut touched = match &event {
@@ -81,7 +81,7 @@ pub struct OwnedObjects {
 impl OwnedObjects {
     /// Returns the cached objects of `federation`, which has sets with these names and numbers of pods.
     pub fn of(
-        federation: &Federation,
+        federation: &FederationObject,
         names: impl Iterator<Item = (String, u32)>,
         sets: &ObjectCache<StatefulSet>,
         pods: &ObjectCache<Pod>,
@@ -160,13 +160,13 @@ pub fn controller<K: Resource>(object: &K) -> Option<&OwnerReference> {
 
 /// Returns the federation that a set claims to belong to. Reconciling the federation determines whether the claim is
 /// true.
-pub fn owner_of_set(set: &StatefulSet) -> Option<ObjectRef<Federation>> {
-    let owner = controller(set).filter(|it| it.kind == Federation::kind(&()))?;
+pub fn owner_of_set(set: &StatefulSet) -> Option<ObjectRef<FederationObject>> {
+    let owner = controller(set).filter(|it| it.kind == FederationObject::kind(&()))?;
     Some(ObjectRef::new(&owner.name).within(&set.namespace()?))
 }
 
 /// Returns the federation that the set of a pod claims to belong to.
-pub fn owner_of_pod(pod: &Pod, sets: &ObjectCache<StatefulSet>) -> Option<ObjectRef<Federation>> {
+pub fn owner_of_pod(pod: &Pod, sets: &ObjectCache<StatefulSet>) -> Option<ObjectRef<FederationObject>> {
     let set = sets.get(&pod.namespace()?, &controller(pod)?.name)?;
     is_controlled(pod, set.uid().as_deref()).then(|| owner_of_set(&set)).flatten()
 }
@@ -196,7 +196,7 @@ mod tests {
     }
 
     struct World {
-        federation: Federation,
+        federation: FederationObject,
         sets: ObjectCache<StatefulSet>,
         pods: ObjectCache<Pod>,
     }

@@ -1,13 +1,13 @@
 //! Objects that belong to a federation.
 
-use faultline_api::Federation;
+use faultline_client::object::FederationObject;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 
 use crate::naming;
 
 /// Creates an object with this name that belongs to the federation, and is deleted with it.
-pub(crate) fn owned<K>(federation: &Federation, name: String) -> K
+pub(crate) fn owned<K>(federation: &FederationObject, name: String) -> K
 where
     K: Resource<DynamicType = ()> + Default,
 {

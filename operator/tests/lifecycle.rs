@@ -17,8 +17,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use faultline_api::resource::Phase;
 use faultline_api::supervision::{self, Request, RequestedAction, RunVerdict};
+use faultline_client::status::Phase;
 use faultline_operator::election::GRACE;
 use faultline_operator::install::{RULES, SECRET_RULES};
 use faultline_operator::metrics::Metrics;

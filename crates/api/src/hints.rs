@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use crate::document::schema_of_spec;
 use crate::locate::Locations;
+use crate::schema::schema_of_spec;
 
 /// Returns the smallest and largest whole number that the field at byte `at` permits; `None` if the schema states no
 /// largest one.

@@ -1,11 +1,12 @@
 //! The `Federation` resource: types, parsing, validation, presets, and the expansion of its faults.
 //!
-//! This crate contains no client and no drivers: it turns text and objects into values.
+//! This crate contains no client and no drivers: it turns text into values. `faultline-client` has the resource as a
+//! Kubernetes object, with its status and its definition.
 //!
 //! | module | contents |
 //! | --- | --- |
 //! | [`quantity`] | quantities with a unit: `5ms`, `100Mbit`, `0.1%` |
-//! | [`resource`] | the types of the resource, with the rules of its custom resource definition |
+//! | [`resource`] | the types of the resource, with the rules that API servers evaluate |
 //! | [`mod@parse`] | parsing of files into valid resources, or into errors with line numbers |
 //! | [`mod@validate`] | checks of combinations of values |
 //! | [`names`] | processes and clusters by name and by number |
@@ -18,7 +19,6 @@
 //! | [`system`] | the templates of a system: what each node is given |
 //! | [`supervision`] | the supervisor's HTTP API, for a federation in pods |
 
-mod document;
 pub mod failure_trace;
 pub mod flow;
 mod hints;
@@ -31,13 +31,14 @@ pub mod plan;
 pub mod quantity;
 pub mod resource;
 pub mod samples;
+mod schema;
 pub mod supervision;
 pub mod system;
 pub mod validate;
 
-pub use document::{definition, schema, to_yaml};
 pub use names::Names;
 pub use parse::{FileError, Parsed, Rejected, parse};
 pub use plan::{plan, plan_among};
-pub use resource::{Federation, FederationSpec};
+pub use resource::{Federation, FederationSpec, to_yaml};
+pub use schema::{schema, structural};
 pub use validate::{Problem, unfit_for_pods, validate};

@@ -11,7 +11,6 @@ use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
 use serde::de::DeserializeOwned;
 use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter};
 
-use crate::document::{ApiVersion, Document, Kind};
 use crate::hints;
 use crate::locate::Locations;
 use crate::resource::{Federation, ProtocolSpec, triggering};
@@ -68,9 +67,7 @@ pub fn parse(file: &str, bytes: &[u8]) -> Result<Federation, Box<Rejected>> {
 /// Fails if the file does not contain exactly one federation.
 pub fn parse_unchecked(file: &str, bytes: &[u8]) -> Result<Parsed<Federation>, Box<Rejected>> {
     let help = "describe a federation; `faultline samples quickstart` prints an example";
-    let Parsed { value, text } = read::<Document>(file, bytes, help)?;
-    let Document { api_version: ApiVersion::V1Alpha1, kind: Kind::Federation, metadata, spec, .. } = value;
-    Ok(Parsed { value: Federation { metadata, spec, status: None }, text })
+    read(file, bytes, help)
 }
 
 /// Returns the meaning of a value in a file. Text that is not YAML is a string.

@@ -44,6 +44,7 @@ mod tests {
     #[test]
     fn causes_are_named_once() {
         let cause = io::Error::new(io::ErrorKind::ConnectionRefused, "connection refused");
-        assert_eq!(described(&kube::Error::Service(cause.into())), "ServiceError: connection refused");
+        let error = kube::Error::ReadEvents(cause);
+        assert_eq!(described(&error), "Error reading events stream: connection refused");
     }
 }

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use faultline_api::Federation;
 use faultline_api::names::{PODS, object};
 use kube::ResourceExt;
+
+use crate::object::FederationObject;
 
 /// Label of a federation's objects: the federation's UID.
 pub const UID: &str = "faultline.dev/uid";
@@ -86,18 +87,18 @@ pub fn supervisor_pod(federation: &impl ResourceExt) -> String {
 }
 
 /// Returns the name of the secret with the keys of the processes, by pod.
-pub fn process_keys(federation: &Federation) -> String {
+pub fn process_keys(federation: &FederationObject) -> String {
     set(federation, "process-keys")
 }
 
 /// Returns the name of the network policy that restricts access to the pods, and of the service that gives the pods of a
 /// system their domain names.
-pub fn pods(federation: &Federation) -> String {
+pub fn pods(federation: &FederationObject) -> String {
     set(federation, PODS)
 }
 
 /// Returns the name of the secret with the federation's key, which the supervisor's pod mounts.
-pub fn key(federation: &Federation) -> String {
+pub fn key(federation: &FederationObject) -> String {
     set(federation, "key")
 }
 
@@ -118,7 +119,7 @@ pub fn claim(pod: &str) -> String {
 }
 
 /// Returns the labels of all objects of a federation.
-pub fn labels(federation: &Federation) -> BTreeMap<String, String> {
+pub fn labels(federation: &FederationObject) -> BTreeMap<String, String> {
     [
         ("app.kubernetes.io/name", "faultline"),
         ("app.kubernetes.io/managed-by", FIELD_MANAGER),
@@ -152,6 +153,7 @@ mod tests {
         let ProtocolSpec::Cck(cck) = &mut federation.spec.protocol else { panic!("the sample uses CCK") };
         (cck.replicate_to, cck.servers) = (Some(ReplicateTo::SharedStorage), Some(3));
         assert_eq!(faultline_api::validate(&federation), []);
+        let federation = FederationObject::from(federation);
         let names = Names::of(&federation.spec);
         let clusters = federation.spec.clusters.iter().map(|it| &it.name);
         let groups: Vec<&String> = clusters.chain(names.extra()).collect();

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use faultline_api::{Federation, FederationSpec};
+use faultline_api::FederationSpec;
 use faultline_client::api_error::described;
 use faultline_client::naming;
+use faultline_client::object::FederationObject;
 use faultline_client::outline::{self, Outline};
 use faultline_console::command_error::CommandError;
 use faultline_trace::shell_word;
@@ -225,9 +226,9 @@ impl KubernetesCluster {
     /// returns that federation.
     pub(crate) async fn create(
         &self,
-        federation: &Federation,
+        federation: &FederationObject,
         invocation: &str,
-    ) -> Result<Federation, ClusterError> {
+    ) -> Result<FederationObject, ClusterError> {
         let name = federation.name_any();
         let mut marked = federation.clone();
         marked.annotations_mut().insert(naming::INVOCATION.to_owned(), invocation.to_owned());
@@ -246,7 +247,7 @@ impl KubernetesCluster {
                 .into())
             }
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
-                let is_ours = |it: &Federation| {
+                let is_ours = |it: &FederationObject| {
                     it.annotations().get(naming::INVOCATION).is_some_and(|it| it == invocation)
                 };
                 if let Some(ours) = self.find(&name).await?.filter(is_ours) {
@@ -280,7 +281,7 @@ impl KubernetesCluster {
 
     /// Deletes exactly this federation, and waits until all its objects are deleted. Does not delete another
     /// federation with the same name.
-    pub(crate) async fn delete(&self, federation: &Federation) -> Result<(), ClusterError> {
+    pub(crate) async fn delete(&self, federation: &FederationObject) -> Result<(), ClusterError> {
         let name = federation.name_any();
         let only_this = DeleteParams {
             preconditions: Some(Preconditions { uid: federation.uid(), resource_version: None }),
@@ -298,12 +299,12 @@ impl KubernetesCluster {
     }
 
     /// Returns the `kubectl` command that deletes a federation.
-    pub(crate) fn deletion(&self, federation: &Federation) -> String {
+    pub(crate) fn deletion(&self, federation: &FederationObject) -> String {
         format!("kubectl delete federation {} {}", federation.name_any(), self.arguments)
     }
 
     /// Returns the command that fetches the record of a federation.
-    pub(crate) fn fetching(&self, federation: &Federation) -> String {
+    pub(crate) fn fetching(&self, federation: &FederationObject) -> String {
         format!("kubectl faultline fetch federation/{} {}", federation.name_any(), self.arguments)
     }
 
@@ -370,7 +371,7 @@ impl KubernetesCluster {
     }
 
     /// Returns a federation; `None` if it does not exist.
-    pub(crate) async fn find(&self, name: &str) -> Result<Option<Federation>, ClusterError> {
+    pub(crate) async fn find(&self, name: &str) -> Result<Option<FederationObject>, ClusterError> {
         self.found(name, self.answered(self.federations().get(name)).await)
     }
 
@@ -404,7 +405,7 @@ impl KubernetesCluster {
         timeout(limit, request).await.map_err(late)?
     }
 
-    fn federations(&self) -> Api<Federation> {
+    fn federations(&self) -> Api<FederationObject> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 

@@ -110,7 +110,7 @@ impl Examiner {
     /// Checks whether the cluster has the same definition of federations as this program.
     async fn definition(&self) -> Finding {
         const NAME: &str = "definition";
-        let ours = faultline_api::definition();
+        let ours = faultline_client::object::definition();
         let definitions: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         match definitions.get(&ours.name_any()).await {
             Ok(theirs) if same_schema(&theirs, &ours) => {

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use faultline_api::Federation;
-use faultline_api::resource::Phase;
 use faultline_client::naming;
 use faultline_client::outline::{self, Outline};
+use faultline_client::status::Phase;
 use faultline_console::command_error::{CommandError, Exit};
 use faultline_console::interrupt;
 use faultline_console::output;

@@ -103,7 +103,7 @@ fn check_process(spec: &FederationSpec, process: &str) -> Result<(), CommandErro
 
 #[cfg(test)]
 mod tests {
-    use faultline_api::resource::ClusterStatus;
+    use faultline_client::status::ClusterStatus;
     use serde_json::json;
 
     use super::*;

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use faultline_api::Federation;
-use faultline_api::quantity;
-use faultline_api::resource::{FederationStatus, Phase, condition};
 use faultline_api::supervision::{self, RunStatus};
+use faultline_api::{Federation, FederationSpec, quantity};
+use faultline_client::object::FederationObject;
+use faultline_client::status::{FederationStatus, Phase, condition};
 use faultline_console::command_error::{CommandError, Exit};
 use faultline_console::interrupt;
 use faultline_console::memory::set_limit;
@@ -20,6 +20,7 @@ use faultline_console::source::{Source, unfit};
 use faultline_session::Session;
 use faultline_trace::manifest::BackendKind;
 use faultline_trace::printable;
+use kube::ResourceExt;
 use miette::miette;
 use tokio::time::sleep;
 
@@ -63,7 +64,7 @@ const REPORT_LIMIT: u32 = 10;
 pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
     set_limit(arguments.memory)?;
     let federation = Source::of(arguments.file.as_deref())?.parse_for_pods()?;
-    if arguments.repeat > 1 && expires_after(&federation).is_some() {
+    if arguments.repeat > 1 && expires_after(&federation.spec).is_some() {
         return Err(CommandError::input(miette!(
             help = "remove the field, or use `--repeat 1`",
             "`--repeat` requires the name again for each run, but `spec.kubernetes.ttlSecondsAfterFinished` keeps the \
@@ -113,8 +114,8 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
 }
 
 /// Returns for how many seconds after its run a federation is to stay, if it is to stay.
-fn expires_after(federation: &Federation) -> Option<u32> {
-    federation.spec.kubernetes.as_ref()?.ttl_seconds_after_finished
+fn expires_after(spec: &FederationSpec) -> Option<u32> {
+    spec.kubernetes.as_ref()?.ttl_seconds_after_finished
 }
 
 /// Returns a copy of the federation with this seed. Fails if the seed is too large for a resource.
@@ -167,8 +168,8 @@ async fn create(
     cluster: &KubernetesCluster,
     federation: &Federation,
     interrupted: &AtomicBool,
-) -> Result<Federation, CommandError> {
-    let mut wanted = Federation::new(&name(federation), federation.spec.clone());
+) -> Result<FederationObject, CommandError> {
+    let mut wanted = FederationObject::new(&name(federation), federation.spec.clone());
     wanted.metadata.labels.clone_from(&federation.metadata.labels);
     wanted.metadata.annotations.clone_from(&federation.metadata.annotations);
     wanted.metadata.namespace = Some(cluster.namespace().to_owned());
@@ -185,7 +186,7 @@ async fn create(
 /// A federation that this command has created on a cluster.
 struct Created<'a> {
     cluster: &'a KubernetesCluster,
-    federation: &'a Federation,
+    federation: &'a FederationObject,
     interrupted: &'a AtomicBool,
     /// The command that deletes the federation.
     deletion: String,
@@ -266,7 +267,7 @@ impl Created<'_> {
     /// Deletes the federation, unless its run has finished and the operator is to delete it later.
     async fn delete(&self, has_finished: bool) -> Result<(), CommandError> {
         let Created { cluster, federation, interrupted, deletion } = self;
-        if let Some(seconds) = expires_after(federation).filter(|_| has_finished) {
+        if let Some(seconds) = expires_after(&federation.spec).filter(|_| has_finished) {
             note(format_args!(
                 "the federation stays in the cluster until the operator deletes it, {seconds} s after the end of the run; \
                  to delete it earlier, use `{deletion}`"
@@ -295,7 +296,7 @@ fn without_verdict(lost: CommandError) -> CommandError {
 /// has a finalizer on them, or if the user interrupts the deletion.
 async fn remove(
     cluster: &KubernetesCluster,
-    federation: &Federation,
+    federation: &FederationObject,
     interrupted: &AtomicBool,
     limit: Duration,
 ) -> Result<(), CommandError> {
@@ -303,7 +304,7 @@ async fn remove(
     let deleted = retried(CHECK_EVERY, async || cluster.delete(federation).await);
     tokio::select! {
         deleted = tokio::time::timeout(limit, deleted) => deleted.unwrap_or_else(|_| {
-            let description = cluster.description(&format!("federation/{}", name(federation)));
+            let description = cluster.description(&format!("federation/{}", federation.name_any()));
             Err(CommandError::machine(format!(
                 "the deletion of the federation takes longer than {limit:?}; the message at the end of `{description}` \
                  states what it waits for"
@@ -330,7 +331,7 @@ async fn within(
 /// A run that is being followed.
 struct Watch<'a> {
     cluster: &'a KubernetesCluster,
-    federation: &'a Federation,
+    federation: &'a FederationObject,
     screen: Screen,
     /// Time between two checks.
     check_every: Duration,
@@ -355,9 +356,9 @@ struct Seen {
 /// supervisor.
 async fn status_of(
     cluster: &KubernetesCluster,
-    federation: &Federation,
+    federation: &FederationObject,
 ) -> Result<Option<FederationStatus>, ClusterError> {
-    let there = cluster.find_outline(&name(federation)).await?;
+    let there = cluster.find_outline(&federation.name_any()).await?;
     let there = there.filter(|it| it.metadata.uid == federation.metadata.uid);
     let there = there.filter(|it| it.metadata.deletion_timestamp.is_none());
     Ok(there.map(|it| {
@@ -369,7 +370,7 @@ async fn status_of(
 }
 
 /// Waits until the operator has reported the end of a run, but not for long: there may be no operator.
-async fn until_reported(cluster: &KubernetesCluster, federation: &Federation, check_every: Duration) {
+async fn until_reported(cluster: &KubernetesCluster, federation: &FederationObject, check_every: Duration) {
     for _ in 0..REPORT_LIMIT {
         match status_of(cluster, federation).await {
             Ok(Some(status)) if status.phase != Phase::Completed => sleep(check_every).await,
@@ -640,7 +641,7 @@ pub(crate) mod tests {
         cluster: &KubernetesCluster,
         timeout: Option<quantity::Duration>,
     ) -> Result<End, CommandError> {
-        let federation: Federation = serde_json::from_value(resource(json!({}))).expect("a federation");
+        let federation: FederationObject = serde_json::from_value(resource(json!({}))).expect("a federation");
         let quiet = OutputArguments { format: Format::Text, quiet: true, verbose: 0 };
         let mut watch = Watch {
             cluster,
@@ -667,7 +668,7 @@ pub(crate) mod tests {
     pub(crate) fn unreadable(status: serde_json::Value) -> serde_json::Value {
         let mut changed = resource(status);
         changed["spec"]["links"]["between"]["loss"] = json!("60%");
-        assert!(serde_json::from_value::<Federation>(changed.clone()).is_err());
+        assert!(serde_json::from_value::<FederationObject>(changed.clone()).is_err());
         changed
     }
 
@@ -830,7 +831,7 @@ pub(crate) mod tests {
         assert!(told.contains("50ms") && told.contains("--timeout"), "{told}");
     }
 
-    fn federation() -> Federation {
+    fn federation() -> FederationObject {
         serde_json::from_value(resource(json!({}))).expect("a federation")
     }
 
@@ -887,7 +888,7 @@ pub(crate) mod tests {
                     _ => panic!("the federation was requested before its creation"),
                 }
             });
-            let wanted = Federation::new("quickstart", federation().spec);
+            let wanted = FederationObject::new("quickstart", federation().spec);
             let made = retried(Duration::from_millis(1), async || cluster.create(&wanted, "one").await).await;
             match made {
                 Ok(made) => assert!(is_ours && made.metadata.uid.as_deref() == Some("the uid")),
@@ -906,7 +907,8 @@ pub(crate) mod tests {
             (vec![Answer::Error(403, "Forbidden")], 1),
         ] {
             let (cluster, asked) = cluster(answers);
-            let federation: Federation = serde_json::from_value(resource(json!({}))).expect("a federation");
+            let federation: FederationObject =
+                serde_json::from_value(resource(json!({}))).expect("a federation");
             until_reported(&cluster, &federation, Duration::from_millis(1)).await;
             assert_eq!(asked.load(Ordering::Relaxed), expected);
         }

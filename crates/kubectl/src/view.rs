@@ -8,9 +8,9 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use faultline_api::Federation;
-use faultline_api::resource::{Phase, condition};
 use faultline_api::supervision::{ClusterReport, FactsHead, HeldFacts, LinkReport, PieceHead, RunStatus};
 use faultline_client::outline;
+use faultline_client::status::{Phase, condition};
 use faultline_console::command_error::{CommandError, Exit};
 use faultline_console::interrupt;
 use faultline_console::memory::set_limit;

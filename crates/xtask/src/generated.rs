@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fs;
 
+use faultline_client::object;
 use faultline_operator::install;
 
 use crate::{Problems, Repository, dashboards};
@@ -24,7 +25,7 @@ pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>>
 }
 
 fn files(repository: &Repository) -> Result<Vec<(String, String)>, Box<dyn Error>> {
-    let definition = serde_saphyr::to_string(&faultline_api::definition())?;
+    let definition = serde_saphyr::to_string(&object::definition())?;
     let mut everything = String::new();
     for object in install::objects() {
         everything += "---\n";

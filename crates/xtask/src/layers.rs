@@ -10,7 +10,7 @@ use crate::{Problems, Repository};
 
 /// Crates by layer, lowest first.
 const LAYERS: &[&[&str]] = &[
-    &["faultline-core", "faultline-features"],
+    &["faultline-core"],
     &["faultline-dataflow", "faultline-failures"],
     &[
         "faultline-api",
@@ -77,11 +77,13 @@ const FORBIDDEN: &[(&str, &str, &str)] = &[
     ("faultline-checker", "faultline-supervisor", "the checker shares no code with what it judges"),
     ("faultline-report", "faultline-protocols", "facts are its only source"),
     ("faultline-api", "faultline-protocols", "a protocol is only a value in the resource"),
-    ("faultline-api", "kube-client", "the resource consists of types, not of a client"),
     ("faultline-operator", "faultline-protocols", "a protocol is only a value in the resource"),
     ("faultline-kubectl", "faultline-operator", "users need a client, not an operator"),
     ("faultline-cli", "faultline-client", "`kubectl-faultline` connects to clusters"),
     ("faultline-cli", "faultline-operator", "`kubectl-faultline` connects to clusters"),
+    ("faultline-cli", "k8s-openapi", "the default program knows no objects of Kubernetes"),
+    ("faultline-cli", "kube-core", "the default program knows no objects of Kubernetes"),
+    ("faultline-cli", "kube-cel", "only tests evaluate the rules of the definition"),
     ("faultline-cli", "rustls", "the default program opens no connection that needs TLS"),
 ];
 

@@ -20,7 +20,6 @@ mod dashboards;
 mod dependencies;
 mod dist;
 mod documents;
-mod features;
 mod generated;
 mod instructions;
 mod layers;
@@ -109,7 +108,6 @@ const CHECKS: &[(&str, Check)] = &[
     ("dependencies point to lower layers", layers::check),
     ("licences are permissive", dependencies::licences),
     ("duplicates are known", dependencies::duplicates),
-    ("all builds share their packages", features::check),
     ("crates follow the workspace's lints", sources::lints),
     ("programs are stripped, examples optimised alike", profiles::check),
     ("no_std crates do not use std", sources::no_std),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use faultline_api::resource::Phase;
+use faultline_client::status::Phase;
 use faultline_e2e::{Failure, Machine, QUICK_START, TestNamespace};
 use tokio::time::sleep;
 

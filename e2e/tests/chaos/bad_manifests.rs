@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use faultline_api::Federation;
-use faultline_api::resource::{FaultSpec, FederationStatus, Kubernetes, Phase, condition};
+use faultline_api::resource::{FaultSpec, Kubernetes};
+use faultline_client::object::FederationObject;
+use faultline_client::status::{FederationStatus, Phase, condition};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace, read_sample};
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -68,12 +69,12 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     same_quantities(&ns).await?;
     // The status allows only known phases.
     let phase = Patch::Merge(json!({ "status": { "phase": "Sleeping" } }));
-    match ns.api::<Federation>().patch_status(QUICK_START, &PatchParams::default(), &phase).await {
+    match ns.api::<FederationObject>().patch_status(QUICK_START, &PatchParams::default(), &phase).await {
         Err(error) if error.to_string().contains("Unsupported value: \"Sleeping\"") => {}
         other => return Err(format!("the phase `Sleeping` was not rejected as expected: {other:?}").into()),
     }
     let patch = Patch::Merge(json!({ "spec": { "seed": 8 } }));
-    match ns.api::<Federation>().patch(QUICK_START, &PatchParams::default(), &patch).await {
+    match ns.api::<FederationObject>().patch(QUICK_START, &PatchParams::default(), &patch).await {
         Ok(_) => Err("a change to `seed` was admitted".into()),
         Err(error) if error.to_string().contains("cannot change") => Ok(()),
         Err(error) => Err(error.into()),
@@ -86,7 +87,7 @@ async fn beyond_limits(ns: &TestNamespace) -> Result<(), Failure> {
     let mut federation = serde_json::to_value(read_sample(QUICK_START)?)?;
     federation["metadata"] = json!({ "name": NAME });
     federation["spec"]["deadline"] = json!("100000h");
-    let resource = ApiResource::erase::<Federation>(&());
+    let resource = ApiResource::erase::<FederationObject>(&());
     let objects: Api<DynamicObject> = Api::namespaced_with(ns.client.clone(), &ns.namespace, &resource);
     objects.create(&PostParams::default(), &serde_json::from_value(federation)?).await?;
     let refused = |it: &FederationStatus| {
@@ -104,7 +105,7 @@ async fn beyond_limits(ns: &TestNamespace) -> Result<(), Failure> {
 /// Quantities are accepted in the notation of Kubernetes, and an equal quantity in another notation is not a change.
 async fn same_quantities(ns: &TestNamespace) -> Result<(), Failure> {
     const NAME: &str = "quantities";
-    let resource = ApiResource::erase::<Federation>(&());
+    let resource = ApiResource::erase::<FederationObject>(&());
     let objects: Api<DynamicObject> = Api::namespaced_with(ns.client.clone(), &ns.namespace, &resource);
     let sample = faultline_api::samples::sample(QUICK_START).ok_or("the quick start is not a sample")?;
     let mut written = DynamicObject::new(NAME, &resource);

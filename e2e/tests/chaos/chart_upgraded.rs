@@ -3,7 +3,7 @@
 
 use std::process::Stdio;
 
-use faultline_api::resource::Phase;
+use faultline_client::status::Phase;
 use faultline_e2e::{Failure, Operators, QUICK_START, Skipped, TestNamespace, kubeconfig, restorable};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Secret, Service, ServiceAccount};

@@ -1,6 +1,7 @@
 //! All processes of a cluster are killed simultaneously. Their storage is kept, and they are restored from it.
 
-use faultline_api::resource::{Fate, FaultSpec, LoseCluster, Phase};
+use faultline_api::resource::{Fate, FaultSpec, LoseCluster};
+use faultline_client::status::Phase;
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {

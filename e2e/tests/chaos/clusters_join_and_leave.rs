@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use faultline_api::resource::{ApplicationSpec, FederationStatus, condition};
+use faultline_api::resource::ApplicationSpec;
+use faultline_client::status::{FederationStatus, condition};
 use faultline_e2e::{Failure, Program, TestNamespace};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use faultline_api::Federation;
+use faultline_client::object::FederationObject;
 use faultline_e2e::{Busy, Failure, Program, QUICK_START, TestNamespace};
 use kube::api::ListParams;
 use serde_json::Value;
@@ -36,7 +36,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     assert_eq!(of_pods["run"]["backend"], "kubernetes");
     assert_eq!(digests(&of_pods)?, digests(&of_simulation)?);
     assert_eq!(plan(&of_pods)?, plan(&of_simulation)?);
-    let left = ns.api::<Federation>().list(&ListParams::default()).await?.items;
+    let left = ns.api::<FederationObject>().list(&ListParams::default()).await?.items;
     assert!(left.is_empty(), "a federation remains: {left:?}");
 
     ns.apply(|spec| spec.faults.clear()).await?;

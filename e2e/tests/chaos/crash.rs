@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use faultline_api::resource::{Crash, FaultSpec, FederationStatus, Phase};
+use faultline_api::resource::{Crash, FaultSpec};
+use faultline_client::status::{FederationStatus, Phase};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {

@@ -1,7 +1,7 @@
 //! A federation is deleted immediately after its creation, while its pods start, while its links are measured, while it
 //! runs, and after the run. Each time, none of its objects remain.
 
-use faultline_api::resource::Phase;
+use faultline_client::status::Phase;
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {

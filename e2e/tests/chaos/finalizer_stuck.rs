@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use faultline_api::Federation;
-use faultline_api::resource::Phase;
+use faultline_client::object::FederationObject;
+use faultline_client::status::Phase;
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -17,7 +17,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.apply(|_| {}).await?;
     ns.reach(QUICK_START, Phase::Running).await?;
     finalizers(&ns, &["example.com/stuck"]).await?;
-    ns.api::<Federation>().delete(QUICK_START, &DeleteParams::default()).await?;
+    ns.api::<FederationObject>().delete(QUICK_START, &DeleteParams::default()).await?;
     let status = ns.wait(QUICK_START, "the deletion names the pod", TOLD_WITHIN, |it| {
         it.phase == Phase::Deleting && it.message.as_ref().is_some_and(|it| it.contains(POD))
     });
@@ -25,8 +25,8 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     // Otherwise, the namespace could not be deleted.
     finalizers(&ns, &[]).await?;
     println!("    {}", status?.message.unwrap_or_default());
-    let is_gone = |it: Option<&Federation>| it.is_none();
-    ns.until::<Federation>(QUICK_START, "the federation is gone", TOLD_WITHIN, is_gone).await?;
+    let is_gone = |it: Option<&FederationObject>| it.is_none();
+    ns.until::<FederationObject>(QUICK_START, "the federation is gone", TOLD_WITHIN, is_gone).await?;
     let left = ns.remains(QUICK_START).await?;
     let left: Vec<&String> =
         left.iter().filter(|it| it.starts_with("Pod") || it.starts_with("StatefulSet")).collect();

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use faultline_api::resource::{ApplicationSpec, FederationStatus, Kubernetes, Synthetic, Traffic, Volume};
+use faultline_api::resource::{ApplicationSpec, Kubernetes, Synthetic, Traffic, Volume};
+use faultline_client::status::FederationStatus;
 use faultline_e2e::{Failure, TestNamespace};
 
 const NAME: &str = "guest";

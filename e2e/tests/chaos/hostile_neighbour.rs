@@ -7,8 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use axum::http;
-use faultline_api::Federation;
-use faultline_api::resource::{ApplicationSpec, Phase};
+use faultline_api::resource::ApplicationSpec;
+use faultline_client::object::FederationObject;
+use faultline_client::status::Phase;
 use faultline_e2e::{Failure, Machine, Program, QUICK_START, Skipped, TestNamespace, restorable};
 use futures::future::try_join_all;
 use k8s_openapi::ByteString;
@@ -75,7 +76,7 @@ async fn run_steps(ns: &TestNamespace, neighbour: &TestNamespace) -> Result<(), 
         }
         done => done?,
     }
-    let federation = ns.api::<Federation>().get(QUICK_START).await?;
+    let federation = ns.api::<FederationObject>().get(QUICK_START).await?;
     let phase = federation.status.map(|it| it.phase).unwrap_or_default();
     assert_eq!(phase, Phase::Running, "the run continues, whatever others claim");
 
@@ -92,9 +93,9 @@ async fn run_steps(ns: &TestNamespace, neighbour: &TestNamespace) -> Result<(), 
         assert!(!log.contains("the handshake with a caller"), "the operator called {name}: {log}");
     }
 
-    ns.api::<Federation>().delete(QUICK_START, &DeleteParams::default()).await?;
-    let is_gone = |it: Option<&Federation>| it.is_none();
-    ns.until::<Federation>(
+    ns.api::<FederationObject>().delete(QUICK_START, &DeleteParams::default()).await?;
+    let is_gone = |it: Option<&FederationObject>| it.is_none();
+    ns.until::<FederationObject>(
         QUICK_START,
         "the federation is deleted, although foreign pods remain",
         WITHIN,

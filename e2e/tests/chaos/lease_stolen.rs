@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use faultline_api::resource::Phase;
+use faultline_client::status::Phase;
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;

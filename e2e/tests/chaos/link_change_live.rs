@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use faultline_api::Federation;
-use faultline_api::resource::{ApplicationSpec, FederationStatus, Phase, condition};
+use faultline_api::resource::ApplicationSpec;
+use faultline_client::object::FederationObject;
+use faultline_client::status::{FederationStatus, Phase, condition};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let patch = async |spec: Value| {
         let patch = Patch::Merge(json!({ "spec": spec }));
-        ns.api::<Federation>().patch(QUICK_START, &PatchParams::default(), &patch).await
+        ns.api::<FederationObject>().patch(QUICK_START, &PatchParams::default(), &patch).await
     };
     let made = ns.apply(|spec| {
         spec.faults.truncate(1);
@@ -98,7 +99,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let after = ns.pods().await?;
     let supervisor = format!("{QUICK_START}-supervisor-0");
     assert_eq!(before.get(&supervisor), after.get(&supervisor), "no pod was replaced because of a change");
-    let federation: Federation = ns.api().get(QUICK_START).await?;
+    let federation: FederationObject = ns.api().get(QUICK_START).await?;
     assert_eq!(federation.name_any(), QUICK_START);
     Ok(())
 }

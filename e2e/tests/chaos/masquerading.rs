@@ -2,7 +2,8 @@
 //! nodes. Traffic control shapes packets at the sender, by their destination, and therefore does not depend on the
 //! apparent source.
 
-use faultline_api::resource::{Emulation, Kubernetes, condition};
+use faultline_api::resource::{Emulation, Kubernetes};
+use faultline_client::status::condition;
 use faultline_e2e::{Failure, Machine, QUICK_START, TestNamespace, restorable};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;

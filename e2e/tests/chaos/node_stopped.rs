@@ -1,7 +1,7 @@
 //! A Kubernetes node with processes of a federation stops, like a machine that loses power, and returns. Its
 //! processes begin new lives there with their previous storage.
 
-use faultline_api::resource::Phase;
+use faultline_client::status::Phase;
 use faultline_e2e::{Failure, Machine, QUICK_START, Skipped, TestNamespace};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use faultline_api::resource::{ApplicationSpec, FederationStatus};
+use faultline_api::resource::ApplicationSpec;
+use faultline_client::status::FederationStatus;
 use faultline_e2e::{Failure, Machine, QUICK_START, TestNamespace, restorable};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;

@@ -2,8 +2,8 @@
 //! measured, while it runs, and after the run. Neither the run nor the final status is affected. There is also a
 //! federation that the operator cannot read. Each new operator lists it together with the others, and reports it.
 
-use faultline_api::Federation;
-use faultline_api::resource::Phase;
+use faultline_client::object::FederationObject;
+use faultline_client::status::Phase;
 use faultline_e2e::{Failure, QUICK_START, TestNamespace, read_sample};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, GetParams, ListParams, PostParams};
@@ -34,7 +34,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
 }
 
 fn federations(ns: &TestNamespace) -> Request {
-    Request::new(Federation::url_path(&(), Some(&ns.namespace)))
+    Request::new(FederationObject::url_path(&(), Some(&ns.namespace)))
 }
 
 async fn create_unreadable(ns: &TestNamespace) -> Result<(), Failure> {

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use faultline_api::resource::Phase;
+use faultline_client::status::Phase;
 use faultline_e2e::{Failure, Machine, QUICK_START, TestNamespace};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;

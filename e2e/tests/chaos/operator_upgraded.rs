@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use faultline_api::resource::Phase;
+use faultline_client::status::Phase;
 use faultline_e2e::{Failure, QUICK_START, TestNamespace, restorable};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{ListParams, Patch, PatchParams};

@@ -1,7 +1,8 @@
 //! A process is paused briefly, and resumes. Later, it is paused for longer than the time limit of failure detection:
 //! this life never resumes, and the next one starts in the same pod.
 
-use faultline_api::resource::{FaultSpec, Pause, Phase};
+use faultline_api::resource::{FaultSpec, Pause};
+use faultline_client::status::Phase;
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {

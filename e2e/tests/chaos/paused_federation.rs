@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use faultline_api::Federation;
-use faultline_api::resource::{FederationStatus, Phase, condition};
+use faultline_client::object::FederationObject;
+use faultline_client::status::{FederationStatus, Phase, condition};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -18,7 +18,7 @@ const PAUSED: Duration = Duration::from_secs(6);
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let pause = async |pause: bool| {
         let patch = Patch::Merge(json!({ "spec": { "pause": pause } }));
-        ns.api::<Federation>().patch(QUICK_START, &PatchParams::default(), &patch).await
+        ns.api::<FederationObject>().patch(QUICK_START, &PatchParams::default(), &patch).await
     };
     let paused =
         |it: &FederationStatus| it.condition(condition::RUNNING).is_some_and(|it| it.reason == "Paused");
@@ -45,7 +45,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     // After this delay, messages that were in transit at the time of the pause have been counted.
     sleep(Duration::from_secs(2)).await;
     let progress = async || -> Result<Vec<Option<String>>, Failure> {
-        let federation: Federation = ns.api().get(QUICK_START).await?;
+        let federation: FederationObject = ns.api().get(QUICK_START).await?;
         let status = federation.status.ok_or("the federation has no status")?;
         Ok(status.clusters.into_iter().map(|it| it.progress).collect())
     };

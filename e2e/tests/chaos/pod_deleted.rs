@@ -12,7 +12,7 @@ const VICTIM: &str = "quickstart-paris-1";
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.apply(|spec| spec.faults.clear()).await?;
-    let has_checkpoints = |it: &faultline_api::resource::FederationStatus| {
+    let has_checkpoints = |it: &faultline_client::status::FederationStatus| {
         it.clusters.iter().all(|it| it.checkpoints >= 2) && !it.clusters.is_empty()
     };
     ns.wait(QUICK_START, "two checkpoints", Duration::from_secs(120), has_checkpoints).await?;

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use faultline_api::resource::{Condition, Emulation, FederationStatus, Kubernetes, condition};
+use faultline_api::resource::{Emulation, Kubernetes};
+use faultline_client::status::{Condition, FederationStatus, condition};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};

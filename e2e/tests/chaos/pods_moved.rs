@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use faultline_api::resource::{ApplicationSpec, FederationStatus, Kubernetes};
+use faultline_api::resource::{ApplicationSpec, Kubernetes};
+use faultline_client::status::FederationStatus;
 use faultline_e2e::{Failure, Machine, QUICK_START, Skipped, TestNamespace, restorable};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ListParams, Patch, PatchParams};

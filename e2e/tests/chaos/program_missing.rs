@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use faultline_api::Federation;
-use faultline_api::resource::{FederationStatus, Phase};
+use faultline_client::object::FederationObject;
+use faultline_client::status::{FederationStatus, Phase};
 use faultline_e2e::{Failure, Program, QUICK_START, TestNamespace};
 use kube::api::ListParams;
 use serde_json::json;
@@ -29,7 +29,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     for said in ["cannot be started", "`no-such-interpreter` was not found", "image of the pods"] {
         assert!(ended.stderr.contains(said), "{}", ended.stderr);
     }
-    let left = ns.api::<Federation>().list(&ListParams::default()).await?.items;
+    let left = ns.api::<FederationObject>().list(&ListParams::default()).await?.items;
     assert!(left.is_empty(), "a federation remains: {left:?}");
 
     let protocol = program(json!({ "file": "mine.py" }))?;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use faultline_api::resource::Phase;
+use faultline_client::status::Phase;
 use faultline_e2e::{Failure, QUICK_START, Skipped, TestNamespace};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{Patch, PatchParams};

@@ -4,9 +4,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use faultline_api::resource::{
-    Crash, FaultSpec, FederationStatus, Kubernetes, ProtocolSpec, Volume, condition,
-};
+use faultline_api::resource::{Crash, FaultSpec, Kubernetes, ProtocolSpec, Volume};
+use faultline_client::status::{FederationStatus, condition};
 use faultline_e2e::{Failure, Machine, Program, QUICK_START, Skipped, TestNamespace};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::api::DeleteParams;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use faultline_api::resource::{FederationStatus, condition};
+use faultline_client::status::{FederationStatus, condition};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::{DeleteParams, PostParams};

@@ -1,8 +1,8 @@
 //! A user presses Ctrl-C while `faultline run --backend kubernetes` runs a federation: the program deletes the
 //! federation.
 
-use faultline_api::Federation;
-use faultline_api::resource::Phase;
+use faultline_client::object::FederationObject;
+use faultline_client::status::Phase;
 use faultline_e2e::{Failure, Program, QUICK_START, TestNamespace};
 use kube::api::ListParams;
 
@@ -25,13 +25,13 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
         "{}",
         ran.stderr
     );
-    let left = ns.api::<Federation>().list(&ListParams::default()).await?.items;
+    let left = ns.api::<FederationObject>().list(&ListParams::default()).await?.items;
     assert!(left.is_empty(), "a federation remains: {left:?}");
-    ns.until::<Federation>(
+    ns.until::<FederationObject>(
         QUICK_START,
         "the federation is deleted",
         std::time::Duration::from_secs(1),
-        |it: Option<&Federation>| it.is_none(),
+        |it: Option<&FederationObject>| it.is_none(),
     )
     .await?;
     Ok(())

@@ -4,9 +4,8 @@
 
 use std::time::Duration;
 
-use faultline_api::resource::{
-    ApplicationSpec, Crash, Emulation, FaultSpec, Kubernetes, LinkChange, Phase, condition,
-};
+use faultline_api::resource::{ApplicationSpec, Crash, Emulation, FaultSpec, Kubernetes, LinkChange};
+use faultline_client::status::{Phase, condition};
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 use k8s_openapi::api::core::v1::Pod;
 

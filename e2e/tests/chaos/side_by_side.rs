@@ -1,7 +1,8 @@
 //! Three federations run at the same time in one namespace, each with its own failures, without affecting each other.
 //! One is deleted while the others continue.
 
-use faultline_api::resource::{FederationSpec, Phase};
+use faultline_api::resource::FederationSpec;
+use faultline_client::status::Phase;
 use faultline_e2e::{Failure, TestNamespace};
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {

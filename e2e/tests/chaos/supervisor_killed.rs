@@ -2,7 +2,8 @@
 //! the run: the first fault is not repeated, and the second one is not lost. Without a volume, the record is lost,
 //! and the status reports that.
 
-use faultline_api::resource::{FederationStatus, Kubernetes, Phase, Volume, condition};
+use faultline_api::resource::{Kubernetes, Volume};
+use faultline_client::status::{FederationStatus, Phase, condition};
 use faultline_e2e::{Failure, Program, QUICK_START, TestNamespace};
 
 pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {

@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use faultline_api::Federation;
-use faultline_api::resource::{FederationStatus, Phase, condition};
 use faultline_api::samples::SYSTEMS;
+use faultline_client::object::FederationObject;
+use faultline_client::status::{FederationStatus, Phase, condition};
 use faultline_e2e::{Failure, Skipped, TestNamespace};
 use kube::api::PostParams;
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ async fn apply(ns: &TestNamespace, name: &str, image: &str, check: Value) -> Res
     let client = &mut federation["spec"]["application"]["system"]["in"]["clients"];
     client["files"] = json!({ "confined.py": { "text": CONFINED } });
     federation["spec"]["expect"].as_array_mut().ok_or("the sample expects something")?.push(check);
-    let federation: Federation = serde_json::from_value(federation)?;
+    let federation: FederationObject = serde_json::from_value(federation)?;
     ns.api().create(&PostParams::default(), &federation).await?;
     Ok(())
 }

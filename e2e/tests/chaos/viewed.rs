@@ -6,7 +6,8 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-use faultline_api::resource::{Kubernetes, Phase, Volume};
+use faultline_api::resource::{Kubernetes, Volume};
+use faultline_client::status::Phase;
 use faultline_e2e::{Failure, Program, QUICK_START, Running, TestNamespace, kubeconfig};
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::ServiceAccount;

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use faultline_api::resource::{FederationStatus, Kubernetes, Volume};
+use faultline_api::resource::{Kubernetes, Volume};
+use faultline_client::status::FederationStatus;
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;

@@ -1,9 +1,9 @@
 //! What a user can do if the API server refuses the pods of a federation.
 
-use faultline_api::Federation;
 use faultline_api::quantity::{Cores, Size};
 use faultline_api::resource::{Emulation, Resources};
 use faultline_client::naming;
+use faultline_client::object::FederationObject;
 use kube::ResourceExt;
 
 use super::objects::{Obstacle, exceeds_quota};
@@ -12,7 +12,7 @@ use super::objects::{Obstacle, exceeds_quota};
 const SHAPER: (u32, u64) = (1000, 64 << 20);
 
 /// Explains the API server's refusal of a pod, and suggests a remedy that the API server would accept.
-pub(super) fn refusal(federation: &Federation, message: &str) -> Obstacle {
+pub(super) fn refusal(federation: &FederationObject, message: &str) -> Obstacle {
     let shapes = shapes(federation);
     let (reason, remedy) = if message.contains("PodSecurity") {
         let namespace = federation.namespace().unwrap_or_default();
@@ -39,17 +39,17 @@ fn again() -> &'static str {
     "delete the federation and apply it again with"
 }
 
-fn shapes(federation: &Federation) -> bool {
+fn shapes(federation: &FederationObject) -> bool {
     federation.spec.kubernetes.as_ref().is_some_and(|it| it.links == Some(Emulation::Tc))
 }
 
 /// Returns whether a message is about the supervisor's pod.
-fn is_supervisors(federation: &Federation, message: &str) -> bool {
+fn is_supervisors(federation: &FederationObject, message: &str) -> bool {
     message.contains(&naming::supervisor_pod(federation))
 }
 
 /// Returns the field with the resources of the pod that a message is about.
-fn field(federation: &Federation, message: &str) -> &'static str {
+fn field(federation: &FederationObject, message: &str) -> &'static str {
     if is_supervisors(federation, message) {
         "`spec.kubernetes.supervisor`"
     } else {
@@ -59,7 +59,7 @@ fn field(federation: &Federation, message: &str) -> &'static str {
 
 /// Returns the remedy for a pod that a ResourceQuota does not admit. Its message names only the resources that the pod
 /// would exceed, such as `requested: limits.cpu=2,pods=1`.
-fn quota(federation: &Federation, message: &str) -> String {
+fn quota(federation: &FederationObject, message: &str) -> String {
     let mut remedy = format!("raise the ResourceQuota, or {} fewer nodes", again());
     if ["cpu=", "memory="].iter().any(|it| message.contains(it)) {
         remedy += &format!(" or smaller values in {}", field(federation, message));
@@ -68,7 +68,7 @@ fn quota(federation: &Federation, message: &str) -> String {
 }
 
 /// Returns the remedy for a pod that a LimitRange does not admit.
-fn limit_range(federation: &Federation, message: &str) -> String {
+fn limit_range(federation: &FederationObject, message: &str) -> String {
     let values: Vec<String> = values(federation, message).into_iter().map(|it| it.to_string()).collect();
     if values.is_empty() {
         return "change the LimitRange of the namespace".to_owned();
@@ -95,7 +95,7 @@ impl std::fmt::Display for Value {
 
 /// Returns values with which a LimitRange would admit the pod that it refused with this message, and the federation's
 /// other kind of pod. There are none for constraints that no field affects.
-pub(super) fn values(federation: &Federation, message: &str) -> Vec<Value> {
+pub(super) fn values(federation: &FederationObject, message: &str) -> Vec<Value> {
     let kubernetes = federation.spec.kubernetes.clone().unwrap_or_default();
     let process = PodResources {
         field: "resources",
@@ -337,7 +337,7 @@ mod tests {
                     let mut federation = quickstart();
                     let mut kubernetes = json!({ "links": links });
                     federation.spec.kubernetes = Some(serde_json::from_value(kubernetes.clone()).unwrap());
-                    let why = |federation: &Federation, set: &str| {
+                    let why = |federation: &FederationObject, set: &str| {
                         refused(&format!("{set}-0"), &template(federation, set), constraint)
                     };
                     let Some(message) = why(&federation, set) else { continue };
@@ -361,7 +361,7 @@ mod tests {
                         kubernetes[path[2]][path[3]] = json!(value.value);
                     }
                     federation.spec.kubernetes = Some(serde_json::from_value(kubernetes).unwrap());
-                    assert_eq!(faultline_api::validate(&federation), [], "{message}");
+                    assert_eq!(faultline_api::validate(&federation.to_file()), [], "{message}");
                     // With `tc`, the pods of processes may violate a constraint that only the LimitRange can relax.
                     for other in sets.into_iter().filter(|it| *it == set || links == "inNode") {
                         assert_eq!(why(&federation, other), None, "{values:?}");

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use faultline_api::Federation;
-use faultline_api::resource::Phase;
+use faultline_client::object::FederationObject;
+use faultline_client::status::Phase;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::jiff::Timestamp;
@@ -186,7 +186,7 @@ async fn make(
 /// Returns an obstacle if a new set would delete, together with its own volumes, one that was kept from an earlier
 /// federation with this name: the set would become the owner of a claim that has none.
 async fn kept_volume(
-    federation: &Federation,
+    federation: &FederationObject,
     observed: &Observed,
     sets: &[StatefulSet],
     context: &Context,
@@ -232,7 +232,7 @@ fn deletes_volumes(set: &StatefulSet) -> bool {
 
 /// Creates or changes the network policy, and remembers that this operator has done so.
 async fn make_policy(
-    federation: &Federation,
+    federation: &FederationObject,
     desired: &Desired,
     context: &Context,
 ) -> Result<Option<Obstacle>, ApplyError> {
@@ -242,7 +242,7 @@ async fn make_policy(
 }
 
 /// Sets the number of pods of a set, and records the end of the run. Leaves everything else unchanged.
-async fn scale(federation: &Federation, drift: &Drift, context: &Context) -> Result<(), ApplyError> {
+async fn scale(federation: &FederationObject, drift: &Drift, context: &Context) -> Result<(), ApplyError> {
     let sets = context.api::<StatefulSet>(federation);
     let mut patch = json!({ "spec": { "replicas": drift.wanted } });
     if drift.is_end_of_run {
@@ -257,7 +257,7 @@ async fn scale(federation: &Federation, drift: &Drift, context: &Context) -> Res
 
 /// Changes a set, so that Kubernetes creates its missing pods now. After many failures, its next attempt could be
 /// minutes away.
-async fn wake(federation: &Federation, set: &str, context: &Context) -> Result<(), ApplyError> {
+async fn wake(federation: &FederationObject, set: &str, context: &Context) -> Result<(), ApplyError> {
     let sets = context.api::<StatefulSet>(federation);
     let now = Timestamp::now().to_string();
     let patch = json!({ "metadata": { "annotations": { naming::WOKEN: now } } });

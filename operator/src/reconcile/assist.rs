@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_api::resource::Phase;
 use faultline_api::supervision::{Place, Places, Request, RequestedAction, RunStatus};
 use faultline_client::ports;
+use faultline_client::status::Phase;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 

@@ -1,6 +1,6 @@
 //! Deletes the objects of a federation, and the federation itself once none is left.
 
-use faultline_api::Federation;
+use faultline_client::object::FederationObject;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -35,7 +35,7 @@ pub async fn add_finalizer(federation: &CachedFederation, context: &Context) -> 
 ///
 /// Fails if the API server refuses the deletion.
 pub async fn delete_federation(federation: &CachedFederation, context: &Context) -> Result<(), ApplyError> {
-    let federations = context.api::<Federation>(federation);
+    let federations = context.api::<FederationObject>(federation);
     let name = federation.name_any();
     let deleted = federations.delete(&name, &exactly(federation.uid())).await;
     ignore_missing(deleted).map_err(|it| ApplyError::Delete(name, it))
@@ -120,7 +120,7 @@ async fn change_finalizers(
     finalizers: Vec<String>,
     context: &Context,
 ) -> Result<(), ApplyError> {
-    let federations = context.api::<Federation>(federation);
+    let federations = context.api::<FederationObject>(federation);
     let patch = json!({ "metadata": {
         "resourceVersion": federation.resource_version(),
         "finalizers": finalizers,

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use faultline_api::Federation;
-use faultline_api::resource::{FederationStatus, Phase, condition};
 use faultline_api::supervision::{LinkReport, Places, RunPhase, RunStatus};
 use faultline_client::api_error::described;
+use faultline_client::object::FederationObject;
+use faultline_client::status::{FederationStatus, Phase, condition};
 use faultline_client::supervisor::max_status;
 use http::StatusCode;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -43,7 +43,7 @@ pub(super) const RECORD_LOST: &str = "RecordLost";
 #[derive(Clone, Debug)]
 pub struct Observed {
     /// The resource, with the last status that was written.
-    pub federation: Arc<Federation>,
+    pub federation: Arc<FederationObject>,
     /// Stateful sets by name.
     pub sets: BTreeMap<String, Arc<StatefulSet>>,
     /// Pods by name.
@@ -125,7 +125,7 @@ pub enum DereferenceError {
 
 impl Observed {
     /// Creates the state of a federation of which only the resource is known.
-    pub fn of(federation: Arc<Federation>) -> Observed {
+    pub fn of(federation: Arc<FederationObject>) -> Observed {
         Observed {
             federation,
             sets: BTreeMap::new(),
@@ -232,7 +232,7 @@ pub async fn dereference(frozen: &Frozen, context: &Context) -> Result<Observed,
 /// Returns a supervisor's status, with the events that have not been reported yet.
 async fn ask(
     supervisor: &Supervisor,
-    federation: &Federation,
+    federation: &FederationObject,
     context: &Context,
 ) -> Result<RunStatus, SupervisorError> {
     let told = federation.status.as_ref().and_then(|it| it.last_event).unwrap_or(0);

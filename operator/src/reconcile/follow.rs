@@ -74,7 +74,7 @@ fn permitted(federation: &CachedFederation, frozen: &FederationSpec) -> Result<F
         if !problems.is_empty() {
             return Err(validate::described(&problems));
         }
-        validate::check(&federation.with(spec.clone()))?;
+        validate::check(&federation.with(spec.clone()).to_file())?;
     }
     Ok(spec)
 }

@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
+use faultline_api::FederationSpec;
 use faultline_api::names::Names;
-use faultline_api::{Federation, FederationSpec};
 use faultline_client::api_error::described;
+use faultline_client::object::FederationObject;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Resource, ResourceExt};
 use serde_json::json;
@@ -28,7 +29,7 @@ const FILE: &str = "federation.yaml";
 #[derive(Clone, Debug)]
 pub struct Frozen {
     /// The resource, with the frozen spec instead of its own.
-    pub federation: Arc<Federation>,
+    pub federation: Arc<FederationObject>,
     /// The processes of the federation. Each group has its own StatefulSet.
     pub groups: Vec<Group>,
     /// The reason why the text could not be stored, if a user must act. Nothing is built from a text that is not stored.
@@ -55,7 +56,7 @@ impl Group {
 
 impl Frozen {
     /// Returns the frozen form of a federation, which need not be valid.
-    pub fn of(federation: Federation) -> Frozen {
+    pub fn of(federation: FederationObject) -> Frozen {
         let clusters = federation.spec.clusters.iter();
         let mut groups: Vec<Group> =
             clusters.map(|it| Group { name: it.name.clone(), nodes: it.nodes, is_cluster: true }).collect();
@@ -205,15 +206,15 @@ fn fits_and_is_valid(
 ) -> Result<(), String> {
     validate::fits(validate::ranks(spec), max_pods)?;
     let federation = federation.with(spec.clone());
-    validate::check(&federation)?;
+    validate::check(&federation.to_file())?;
     validate::fits(Frozen::of(federation).nodes().into(), max_pods)
 }
 
 /// Returns the federation as the file with which the supervisor starts.
-pub(super) fn file(federation: &Federation) -> ConfigMap {
+pub(super) fn file(federation: &FederationObject) -> ConfigMap {
     let text = json!({
-        "apiVersion": Federation::api_version(&()),
-        "kind": Federation::kind(&()),
+        "apiVersion": FederationObject::api_version(&()),
+        "kind": FederationObject::kind(&()),
         "metadata": { "name": federation.name_any() },
         "spec": federation.spec,
     });
@@ -251,7 +252,7 @@ mod tests {
         for sample in samples::SAMPLES {
             let federation = faultline_api::parse(sample.name, sample.text.as_bytes()).expect("it is valid");
             assert_eq!(validate::check(&federation), Ok(()), "every sample can be run");
-            let frozen = Frozen::of(federation.clone());
+            let frozen = Frozen::of(federation.clone().into());
             let places = frozen.groups.iter().flat_map(|group| (0..group.nodes).map(|it| group.process(it)));
             let mut places: Vec<String> = places.collect();
             let mut awaited = Names::of(&federation.spec).processes();

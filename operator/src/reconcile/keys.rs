@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use faultline_api::Federation;
 use faultline_api::supervision::{InvalidKey, KEY_DIGITS, process_key, reader_token};
 use faultline_client::api_error::described;
+use faultline_client::object::FederationObject;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PostParams;
@@ -97,7 +97,11 @@ impl KeyError {
 ///
 /// Fails if a request to the API server fails, if the secret belongs to another owner or contains no valid key, or if
 /// the key was replaced, or deleted while pods depend on it.
-pub async fn find(federation: &Federation, in_use: bool, context: &Context) -> Result<String, KeyError> {
+pub async fn find(
+    federation: &FederationObject,
+    in_use: bool,
+    context: &Context,
+) -> Result<String, KeyError> {
     let known = context.cache(federation, |it| it.key.clone());
     if let Some(KnownKey { key, .. }) =
         known.as_ref().filter(|it| it.at.is_some_and(|at| at.elapsed() < FRESH))
@@ -138,7 +142,7 @@ pub async fn find(federation: &Federation, in_use: bool, context: &Context) -> R
 
 async fn make(
     secrets: &Api<Secret>,
-    federation: &Federation,
+    federation: &FederationObject,
     name: String,
     key: String,
 ) -> Result<String, KeyError> {
@@ -186,7 +190,7 @@ pub fn of_processes(frozen: &Frozen, key: &str) -> Result<Secret, KeyError> {
 /// # Errors
 ///
 /// Fails if the federation's key is malformed.
-pub fn of_reader(federation: &Federation, key: &str) -> Result<Secret, KeyError> {
+pub fn of_reader(federation: &FederationObject, key: &str) -> Result<Secret, KeyError> {
     let mut secret: Secret = owned(federation, naming::reader(federation));
     let token = reader_token(key).map_err(|InvalidKey| KeyError::Invalid(naming::key(federation)))?;
     secret.data = Some([(naming::READER_TOKEN.to_owned(), ByteString(token.into_bytes()))].into());

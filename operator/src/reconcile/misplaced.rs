@@ -94,7 +94,11 @@ pub async fn in_place_of_missing(
 }
 
 /// Remembers that these pods are being deleted.
-pub fn deleted(federation: &faultline_api::Federation, pods: &[Misplaced], context: &Context) {
+pub fn deleted(
+    federation: &faultline_client::object::FederationObject,
+    pods: &[Misplaced],
+    context: &Context,
+) {
     context.cache(federation, |it| {
         let known = it.misplaced.iter_mut().flat_map(|it| &mut it.1);
         known.filter(|known| pods.contains(known)).for_each(|it| it.is_ending = true);

@@ -29,9 +29,9 @@ pub mod validate;
 
 use std::time::Duration;
 
-use faultline_api::Federation;
-use faultline_api::resource::{Phase, condition};
 use faultline_client::api_error::described;
+use faultline_client::object::FederationObject;
+use faultline_client::status::{Phase, condition};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
@@ -227,7 +227,7 @@ impl ReconcileError {
 
 /// Returns the time until a federation whose run has ended is to be deleted; `None` if its run has not ended, or if it is
 /// to stay.
-fn expiry(federation: &Federation) -> Option<Duration> {
+fn expiry(federation: &FederationObject) -> Option<Duration> {
     let limit = federation.spec.kubernetes.as_ref()?.ttl_seconds_after_finished?;
     let status = federation.status.as_ref().filter(|it| it.phase == Phase::Completed)?;
     let ended = status.condition(condition::COMPLETED).filter(|it| it.status == "True")?;
@@ -279,7 +279,7 @@ mod tests {
         let delay = |phase, obstacle: Option<Obstacle>| {
             let mut federation = quickstart();
             federation.status =
-                Some(faultline_api::resource::FederationStatus { phase, ..Default::default() });
+                Some(faultline_client::status::FederationStatus { phase, ..Default::default() });
             let observed = Observed::of(Arc::new(federation));
             next_reconciliation(&observed, &Applied { obstacle, ..Applied::default() })
         };

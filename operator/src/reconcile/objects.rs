@@ -2,8 +2,8 @@
 
 use std::fmt::Debug;
 
-use faultline_api::Federation;
 use faultline_client::api_error::described;
+use faultline_client::object::FederationObject;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
@@ -77,7 +77,7 @@ impl<K> Owned for K where
 
 /// Returns the metadata of the existing object with this object's name, if there is one.
 async fn find_object<K: Owned>(
-    federation: &Federation,
+    federation: &FederationObject,
     object: &K,
     context: &Context,
 ) -> Result<Option<PartialObjectMeta<K>>, ApplyError> {
@@ -88,7 +88,7 @@ async fn find_object<K: Owned>(
 
 /// Creates or changes an object, regardless of its owner.
 pub(super) async fn write_object<K: Owned>(
-    federation: &Federation,
+    federation: &FederationObject,
     object: &K,
     context: &Context,
 ) -> kube::Result<K> {
@@ -98,7 +98,7 @@ pub(super) async fn write_object<K: Owned>(
 
 /// Creates or changes an object, unless it belongs to another owner.
 pub(super) async fn make_object<K: Owned>(
-    federation: &Federation,
+    federation: &FederationObject,
     object: &K,
     context: &Context,
 ) -> Result<Option<Obstacle>, ApplyError> {
@@ -114,7 +114,7 @@ pub(super) async fn make_object<K: Owned>(
 
 /// Creates an object if there is none with its name.
 pub(super) async fn restore_object<K: Owned>(
-    federation: &Federation,
+    federation: &FederationObject,
     object: &K,
     context: &Context,
 ) -> Result<Option<Restored>, ApplyError> {
@@ -152,7 +152,7 @@ pub(super) async fn each_claim<F: Resource<DynamicType = ()>>(
 
 /// Returns an obstacle if an object with the desired name belongs to another owner.
 pub(super) fn taken<K: Resource<DynamicType = ()>>(
-    federation: &Federation,
+    federation: &FederationObject,
     there: &kube::core::PartialObjectMeta<K>,
 ) -> Option<Obstacle> {
     let kind = K::kind(&());
@@ -194,7 +194,7 @@ pub(super) fn exceeds_quota(message: &str) -> bool {
 /// Deletes a pod. If `claim` is given, deletes that claim first: Kubernetes keeps it until the pod is gone,
 /// and the next pod gets a new claim. Does nothing if the pod is already gone or has been replaced.
 pub(super) async fn delete_pod(
-    federation: &Federation,
+    federation: &FederationObject,
     pod: &str,
     uid: &str,
     claim: Option<&str>,
@@ -216,7 +216,7 @@ pub(super) async fn delete_pod(
 
 /// Deletes the claim of a pod's volume.
 async fn delete_claim(
-    federation: &Federation,
+    federation: &FederationObject,
     pod: &Pod,
     claim: &str,
     context: &Context,

@@ -8,8 +8,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use faultline_api::Federation;
-use faultline_api::resource::{FederationStatus, condition};
+use faultline_client::object::FederationObject;
+use faultline_client::status::{FederationStatus, condition};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -153,8 +153,8 @@ async fn write(
     // The answer contains the current spec, which the operator may be unable to read.
     let api = context.api::<CachedFederation>(federation);
     let patch = json!({
-        "apiVersion": Federation::api_version(&()),
-        "kind": Federation::kind(&()),
+        "apiVersion": FederationObject::api_version(&()),
+        "kind": FederationObject::kind(&()),
         "status": status,
     });
     let parameters = PatchParams::apply(naming::FIELD_MANAGER).force();

@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_refusal_lists_all_problems_with_remedies() {
-        let mut federation = quickstart();
+        let mut federation = quickstart().to_file();
         federation.spec.clusters[1].name = "paris".into();
         federation.spec.deadline = Some("1ms".parse().unwrap());
         let message = check(&federation).unwrap_err();

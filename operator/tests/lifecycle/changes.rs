@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use faultline_api::resource::Phase;
 use faultline_api::supervision::{self, ClusterReport, ClusterState, RunVerdict};
+use faultline_client::status::Phase;
 use faultline_operator::metrics::Metrics;
 use faultline_operator::{Context, Settings, controller};
 use serde_json::{Value, json};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use faultline_api::resource::Phase;
 use faultline_api::supervision::{self, RunStatus, RunVerdict};
+use faultline_client::status::Phase;
 use faultline_operator::controller;
 use kube::runtime::controller::Action;
 use serde_json::{Value, json};

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use faultline_api::resource::Phase;
 use faultline_api::supervision::{self, Request, RequestedAction, RunVerdict};
+use faultline_client::status::Phase;
 use serde_json::{Value, json};
 
 use crate::world::*;

@@ -10,12 +10,12 @@ use axum::Router;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{get, post, put};
-use faultline_api::Federation;
-use faultline_api::resource::FederationStatus;
 use faultline_api::supervision::{
     self, Amended, Amendment, EVENTS_PER_STATUS, Places, Request, RequestedAction, RunEvent, RunStatus,
     RunVerdict,
 };
+use faultline_client::object::FederationObject;
+use faultline_client::status::FederationStatus;
 use faultline_operator::cached_federation::CachedFederation;
 use faultline_operator::limits::Pace;
 use faultline_operator::metrics::Metrics;
@@ -158,7 +158,7 @@ impl World {
         self.context = context(&self.server, self.port);
     }
 
-    pub(crate) fn federation(&self) -> Federation {
+    pub(crate) fn federation(&self) -> FederationObject {
         serde_json::from_value(self.server.get(FEDERATION).expect("it is there")).unwrap()
     }
 
@@ -278,7 +278,7 @@ impl World {
         &self,
         cache: &ObjectCache<K>,
         kind: &str,
-        owner: impl Fn(&K) -> Option<ObjectRef<Federation>>,
+        owner: impl Fn(&K) -> Option<ObjectRef<FederationObject>>,
     ) where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + 'static,
     {

@@ -4,11 +4,11 @@
 //! returns them as an enum.
 
 use faultline_core::Span;
-use kube_derive::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
+use super::rules::Rule;
 use crate::quantity::Duration;
 
 /// Maximum number of entries in `expect`.
@@ -16,23 +16,22 @@ pub const MAX_EXPECTATIONS: usize = 64;
 
 /// One expectation: exactly one assertion. A run that does not meet it fails.
 #[skip_serializing_none]
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[x_kube(
-    crates(kube_core = "::kube_core"),
-    validation = Rule::new(
+#[schemars(inline, extend("x-kubernetes-validations" = [
+    Rule::new(
         "[has(self.recoveredWithin), has(self.rollbacks), has(self.lostWork), has(self.finishedWithin), \
          has(self.availability), has(self.longestOutage), has(self.exits), has(self.check)].filter(x, x).size() == 1"
     ).message("an expectation must have exactly one assertion: recoveredWithin, rollbacks, lostWork, finishedWithin, availability, longestOutage, exits or check"),
-    validation = Rule::new(
+    Rule::new(
         "has(self.probe) ? has(self.recoveredWithin) || has(self.availability) || has(self.longestOutage) \
          : !has(self.availability) && !has(self.longestOutage)"
     ).message("availability and longestOutage need probe, which only they and recoveredWithin allow"),
-    validation = Rule::new("has(self.exits) == has(self.atMost)").message("exits and atMost need each other"),
-    validation = Rule::new(
+    Rule::new("has(self.exits) == has(self.atMost)").message("exits and atMost need each other"),
+    Rule::new(
         "has(self.check) ? has(self.by) && has(self.exec) : !has(self.by) && !has(self.exec) && !has(self.within)"
     ).message("check needs by and exec, which only it and within allow"),
-)]
+]))]
 pub struct ExpectSpec {
     /// Assertion: no recovery takes longer than this, from the first failure until the last process that rolled back has
     /// resumed. With `probe`: from the effect of each fault until the probe succeeds again.

@@ -6,31 +6,30 @@
 
 use faultline_core::StorageFate;
 use faultline_core::fault::{self, FlipTarget, Impairment, StorageFault};
-use kube_derive::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
+use super::rules::Rule;
 use super::{ANY, Link, Mtbf, Preset, TraceTrigger, When};
 use crate::quantity::{Bandwidth, Duration, Loss};
 
 /// One fault: exactly one trigger and exactly one action.
 #[skip_serializing_none]
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[x_kube(
-    crates(kube_core = "::kube_core"),
-    validation = Rule::new("[has(self.at), has(self.when), has(self.mtbf), has(self.trace)].filter(x, x).size() == 1")
+#[schemars(inline, extend("x-kubernetes-validations" = [
+    Rule::new("[has(self.at), has(self.when), has(self.mtbf), has(self.trace)].filter(x, x).size() == 1")
         .message("a fault must have exactly one trigger: at, when, mtbf or trace"),
-    validation = Rule::new(
+    Rule::new(
         "has(self.trace) || (!has(self.pause) || has(self.pause.__for__)) \
          && (!has(self.partition) || has(self.partition.__for__))"
     ).message("only a `trace` supplies a duration: add `for`"),
-    validation = Rule::new(
+    Rule::new(
         "[has(self.crash), has(self.pause), has(self.loseCluster), has(self.loseRack), has(self.link), has(self.partition), \
          has(self.slow), has(self.flip), has(self.slowStorage), has(self.fullStorage), has(self.corruptStorage)].filter(x, x).size() == 1"
     ).message("a fault must have exactly one action: crash, pause, loseCluster, loseRack, link, partition, slow, flip, slowStorage, fullStorage or corruptStorage"),
-)]
+]))]
 pub struct FaultSpec {
     /// Trigger: at this time, counted from the start of the application.
     pub at: Option<Duration>,

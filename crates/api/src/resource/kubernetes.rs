@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use kube_derive::KubeSchema;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
@@ -171,9 +170,9 @@ pub enum Placement {
 
 /// Resource requests and limits of a pod.
 #[skip_serializing_none]
-#[derive(KubeSchema, Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[x_kube(crates(kube_core = "::kube_core"), validation = rules::limit_covers_request())]
+#[schemars(inline, extend("x-kubernetes-validations" = [rules::limit_covers_request()]))]
 pub struct Resources {
     /// CPU cores requested for the pod, such as `100m` or `2`. The pod may use more cores, up to its limit, if they are
     /// free. Default `50m`, or `100m` for the supervisor; less if the limit is lower.

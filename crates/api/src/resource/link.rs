@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use faultline_core::fault::LinkProperties;
 use faultline_core::{ClusterId, Span};
-use kube_derive::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
@@ -15,14 +14,13 @@ use crate::resource::ClusterSpec;
 
 /// Properties of the network between processes.
 #[skip_serializing_none]
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[x_kube(
-    crates(kube_core = "::kube_core"),
-    validation = rules::jitter_within_latency("within"),
-    validation = rules::jitter_within_latency("between"),
-    validation = rules::jitter_within_latency_of_pairs(),
-)]
+#[schemars(inline, extend("x-kubernetes-validations" = [
+    rules::jitter_within_latency("within"),
+    rules::jitter_within_latency("between"),
+    rules::jitter_within_latency_of_pairs(),
+]))]
 pub struct Links {
     /// Links between nodes of the same cluster. Default: the preset `san`.
     pub within: Option<Link>,

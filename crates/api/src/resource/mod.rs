@@ -1,19 +1,17 @@
-//! The `Federation` resource, as a file or as a Kubernetes object.
+//! The types of the `Federation` resource.
 //!
-//! This module contains only types. [`crate::validate()`] checks combinations of values. The CEL rules here
-//! cover the checks that an API server can run by itself. With the feature `rules`, tests check that the
-//! rules agree with [`crate::validate()`].
+//! This module contains only types. [`crate::validate()`] checks combinations of values. The CEL rules here cover the
+//! checks that an API server can run by itself; `faultline-client` tests that they agree with [`crate::validate()`].
 //!
 //! Rules for these types, most of them enforced by API servers: an enum is externally tagged, with one value in each
 //! variant, or consists of plain words; numbers are `u32`, `u64`, `i64` or `f64`; strings, lists and maps are bounded;
 //! absent values are not serialised; unknown fields are errors.
 
-#![expect(unreachable_pub, reason = "the derive of KubeSchema repeats each struct inside a function")]
-
 mod application;
 pub mod custom;
 mod expect;
 mod fault;
+mod federation;
 mod known;
 mod kubernetes;
 mod link;
@@ -21,7 +19,6 @@ mod program;
 mod protocol;
 mod rules;
 mod simulator;
-mod status;
 mod system;
 mod tasks;
 mod trigger;
@@ -30,22 +27,22 @@ pub use application::*;
 pub use custom::Custom;
 pub use expect::*;
 pub use fault::*;
+pub(crate) use federation::Document;
+pub use federation::{Federation, Metadata, to_yaml};
 pub use known::{Collection, Demand, Logs, Options, SharedOptions};
 pub use kubernetes::*;
 pub use link::*;
 pub use program::{ApplicationProgram, Launch, Program, ProgramFile, Receives};
 pub use protocol::*;
+pub(crate) use rules::{CANNOT_CHANGE, CHANGE_HELP, difference_of_fields, stored};
+pub use rules::{Rule, naming_rules};
 pub use simulator::*;
-pub use status::*;
 pub use system::{Attempt, Ends, MAX_SYSTEM_NODES, OnExit, OnNode, Override, Probe, Ready, SetUp, System};
 pub(crate) use system::{MAX_TEXT, TEMPLATE, problem_of_words};
 pub use tasks::*;
 pub use trigger::*;
 
-pub(crate) use rules::{CANNOT_CHANGE, CHANGE_HELP, difference_of_fields, stored};
-
-use faultline_core::{Role, Span};
-use kube_derive::{CustomResource, KubeSchema};
+use faultline_core::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
@@ -79,79 +76,45 @@ pub const ANY: &str = "any";
 
 /// Clusters, the links between them, a protocol, an application, faults and a seed: one experiment.
 #[skip_serializing_none]
-#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[kube(
-    group = "faultline.dev",
-    version = "v1alpha1",
-    kind = "Federation",
-    plural = "federations",
-    shortname = "fed",
-    category = "faultline",
-    namespaced,
-    status = "FederationStatus",
-    derive = "PartialEq",
-    crates(kube = "::kube_derive", kube_core = "::kube_core"),
-    attr = "x_kube(crates(kube_core = \"::kube_core\"))",
-    doc = "An experiment: clusters, links, a rollback-recovery protocol, an application, faults and a seed.",
-    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
-    printcolumn(name = "Clusters", type_ = "string", json_path = ".status.clustersReady",
-        description = "Clusters whose processes are all up, out of the total."),
-    printcolumn(name = "Protocol", type_ = "string", json_path = ".status.protocol"),
-    printcolumn(name = "Faults", type_ = "string", json_path = ".status.faultsDone",
-        description = "Planned faults that were injected or had no effect, out of the total."),
-    printcolumn(name = "Rollbacks", type_ = "integer", json_path = ".status.rollbacks"),
-    printcolumn(name = "Verdict", type_ = "string", json_path = ".status.verdict"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Seed", type_ = "integer", json_path = ".spec.seed", priority = 1),
-    printcolumn(name = "Links", type_ = "string", json_path = ".status.shaping", priority = 1,
-        description = "What emulates the links."),
-    printcolumn(name = "Message", type_ = "string", json_path = ".status.message", priority = 1),
-    validation = rules::is_named(),
-    validation = rules::short_names(),
-    validation = rules::short_name_for(Role::RECOVERY_PROCESS),
-    validation = rules::short_name_for(Role::EVENT_LOGGER),
-    validation = rules::short_name_for_server(),
-    validation = rules::short_name_for_servers(10),
-    validation = rules::short_name_for_servers(100),
-    validation = rules::short_name_for_servers(1000),
-)]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[x_kube(
-    crates(kube_core = "::kube_core"),
-    validation = rules::stays::<u64>("seed"),
-    validation = rules::clusters_stay(),
-    validation = rules::stays::<Storage>("storage"),
-    validation = rules::stays::<ProtocolSpec>("protocol"),
-    validation = rules::stays_required::<ApplicationSpec>("application"),
-    validation = rules::stays::<Stealing>("stealing"),
-    validation = rules::stays::<Schedule>("schedule"),
-    validation = rules::stays::<Failures>("failures"),
-    validation = rules::stays::<Duration>("deadline"),
-    validation = rules::stays::<Vec<ExpectSpec>>("expect"),
-    validation = rules::stays::<Kubernetes>("kubernetes"),
-    validation = rules::stays::<Simulator>("simulator"),
-    validation = rules::faults_are_added(),
-    validation = rules::has_a_protocol(),
-    validation = rules::few_nodes(),
-    validation = rules::pairs_name_clusters("from"),
-    validation = rules::pairs_name_clusters("to"),
-    validation = rules::name_clusters(&rules::TARGETS),
-    validation = rules::name_clusters(&["link.to", "partition.to"]),
-    validation = rules::name_clusters(&["when.cluster"]),
-    validation = rules::name_nodes(&rules::WITH_NODES),
-    validation = rules::name_nodes(&["when"]),
-    validation = rules::trigger_names_a_cluster(),
-    validation = rules::jitter_within_latency_of_faults(),
-    validation = rules::places_clusters("pools"),
-    validation = rules::places_clusters("sites"),
-)]
+#[schemars(inline, extend("x-kubernetes-validations" = [
+    rules::stays::<u64>("seed"),
+    rules::clusters_stay(),
+    rules::stays::<Storage>("storage"),
+    rules::stays::<ProtocolSpec>("protocol"),
+    rules::stays_required::<ApplicationSpec>("application"),
+    rules::stays::<Stealing>("stealing"),
+    rules::stays::<Schedule>("schedule"),
+    rules::stays::<Failures>("failures"),
+    rules::stays::<Duration>("deadline"),
+    rules::stays::<Vec<ExpectSpec>>("expect"),
+    rules::stays::<Kubernetes>("kubernetes"),
+    rules::stays::<Simulator>("simulator"),
+    rules::faults_are_added(),
+    rules::has_a_protocol(),
+    rules::few_nodes(),
+    rules::pairs_name_clusters("from"),
+    rules::pairs_name_clusters("to"),
+    rules::name_clusters(&rules::TARGETS),
+    rules::name_clusters(&["link.to", "partition.to"]),
+    rules::name_clusters(&["when.cluster"]),
+    rules::name_nodes(&rules::WITH_NODES),
+    rules::name_nodes(&["when"]),
+    rules::trigger_names_a_cluster(),
+    rules::jitter_within_latency_of_faults(),
+    rules::places_clusters("pools"),
+    rules::places_clusters("sites"),
+]))]
 pub struct FederationSpec {
     /// Seed of all random choices. Default 0. On Kubernetes, at most 9223372036854775807.
     #[schemars(with = "Option<i64>", range(min = 0))]
     pub seed: Option<u64>,
     /// The clusters. Clusters and processes are numbered in this order.
-    #[schemars(length(min = 1, max = 256))]
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    #[schemars(
+        length(min = 1, max = 256),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
+    )]
     pub clusters: Vec<ClusterSpec>,
     /// Properties of the network between processes.
     pub links: Option<Links>,
@@ -195,9 +158,9 @@ pub struct FederationSpec {
 
 /// A cluster: a failure domain with a fast network inside.
 #[skip_serializing_none]
-#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[x_kube(crates(kube_core = "::kube_core"), validation = rules::is_not_reserved())]
+#[schemars(inline, extend("x-kubernetes-validations" = [rules::is_not_reserved()]))]
 pub struct ClusterSpec {
     /// Name of the cluster, and prefix of its processes' names: `paris-0`, `paris-1`, and so on.
     #[schemars(length(min = 1, max = 40), pattern(r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]

@@ -5,42 +5,90 @@
 //! the entry of a list, and are built in the loop that finds the value.
 
 use faultline_core::Role;
-use kube_core::{Message, Rule};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
+use serde::Serialize;
 use serde_json::{Map, Value};
+use serde_with_macros::skip_serializing_none;
 
 use super::{ANY, MAX_CLUSTERS, MAX_FAULTS, MAX_NODES, Preset, ProtocolSpec};
 use crate::names::Names;
 use crate::quantity::{Cores, Duration, Period, Size};
 use crate::validate::{MAX_STATEFUL_SET, NAME_HELP, RESERVED, SERVER};
 
+/// A rule of a schema (`x-kubernetes-validations`). API servers reject objects for which its expression is false.
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rule {
+    rule: String,
+    message: Option<String>,
+    message_expression: Option<String>,
+    field_path: Option<String>,
+}
+
+impl Rule {
+    /// Returns the rule that this expression is true.
+    pub(super) fn new(rule: impl Into<String>) -> Rule {
+        Rule { rule: rule.into(), message: None, message_expression: None, field_path: None }
+    }
+
+    /// Adds the message for objects that break the rule.
+    pub(super) fn message(self, message: impl Into<String>) -> Rule {
+        Rule { message: Some(message.into()), ..self }
+    }
+
+    /// Adds an expression that returns the message for objects that break the rule.
+    fn message_expression(self, expression: impl Into<String>) -> Rule {
+        Rule { message_expression: Some(expression.into()), ..self }
+    }
+
+    /// Adds the field to which the message refers.
+    fn field_path(self, path: impl Into<String>) -> Rule {
+        Rule { field_path: Some(path.into()), ..self }
+    }
+}
+
+/// Returns the rules for a federation as a whole: those for its name, which its spec does not contain.
+pub fn naming_rules() -> Vec<Rule> {
+    vec![
+        is_named(),
+        short_names(),
+        short_name_for(Role::RECOVERY_PROCESS),
+        short_name_for(Role::EVENT_LOGGER),
+        short_name_for_server(),
+        short_name_for_servers(10),
+        short_name_for_servers(100),
+        short_name_for_servers(1000),
+    ]
+}
+
 /// Rule for a federation: its name can be part of the names of other objects.
-pub(super) fn is_named() -> Rule {
+fn is_named() -> Rule {
     let message = format!("'`' + self.metadata.name + '` is not a valid name for a federation: {NAME_HELP}'");
     Rule::new("size(self.metadata.name) <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
-        .message(Message::Expression(message))
+        .message_expression(message)
 }
 
 /// Rule for a federation: the names of its StatefulSets are short enough.
-pub(super) fn short_names() -> Rule {
+fn short_names() -> Rule {
     let most = MAX_STATEFUL_SET - 1;
     let message = format!(
         "the name of the federation and the name of each cluster must have at most {most} characters in total"
     );
     Rule::new(format!("self.spec.clusters.all(c, size(self.metadata.name) + size(c.name) <= {most})"))
-        .message(Message::Message(message))
+        .message(message)
 }
 
 /// Rule for a federation: if its protocol always needs a process with this role, the name of the process's StatefulSet
 /// is short enough.
-pub(super) fn short_name_for(role: Role) -> Rule {
+fn short_name_for(role: Role) -> Rule {
     let conditions = ProtocolSpec::that_need(role).map(|it| format!("has(self.spec.protocol.{it})"));
     short_set(&Names::extra_of(&[role])[0], conditions.collect())
 }
 
 /// Rule for a federation: if it has a storage server, the name of the server's StatefulSet is short enough.
-pub(super) fn short_name_for_server() -> Rule {
+fn short_name_for_server() -> Rule {
     let conditions = ProtocolSpec::that_replicate().map(|it| {
         let replicas = format!("self.spec.protocol.{it}.replicas");
         format!("({} && (!has({replicas}) || {replicas} > 0))", shares_storage(it))
@@ -50,7 +98,7 @@ pub(super) fn short_name_for_server() -> Rule {
 
 /// Rule for a federation: if it has more than `number` storage servers, which only `cck` supports, the name of the
 /// StatefulSet for the server with this number is short enough.
-pub(super) fn short_name_for_servers(number: u32) -> Rule {
+fn short_name_for_servers(number: u32) -> Rule {
     let exceeds = |field: &str| {
         let field = format!("self.spec.protocol.cck.{field}");
         format!("has({field}) && {field} > {number}")
@@ -73,7 +121,7 @@ fn short_set(name: &str, conditions: Vec<String>) -> Rule {
         "size(self.metadata.name) <= {most} || !has(self.spec.protocol) || !({})",
         conditions.join(" || ")
     ))
-    .message(Message::Expression(message))
+    .message_expression(message)
 }
 
 /// Returns the condition that a federation has this protocol, with shared storage.
@@ -88,22 +136,21 @@ pub(super) fn is_not_reserved() -> Rule {
     let message =
         "'a cluster must not be named `' + self.name + '`: choose another name; this one is reserved'";
     Rule::new(format!("!(self.name in [{}]) && !self.name.matches('^{SERVER}-[0-9]+$')", reserved.join(", ")))
-        .message(Message::Expression(message.into()))
+        .message_expression(message)
         .field_path(".name")
 }
 
 /// Rule: the federation has a protocol, unless it is a system, which has none.
 pub(super) fn has_a_protocol() -> Rule {
-    Rule::new("has(self.protocol) != has(self.application.system)").message(Message::Message(
-        "`protocol` is required, except for a system, which runs without one".to_owned(),
-    ))
+    Rule::new("has(self.protocol) != has(self.application.system)")
+        .message("`protocol` is required, except for a system, which runs without one")
 }
 
 /// Rule: the federation has at most [`MAX_NODES`] nodes.
 pub(super) fn few_nodes() -> Rule {
     let message = format!("the federation has too many nodes: reduce the total to at most {MAX_NODES}");
     Rule::new(format!("self.clusters.map(c, c.nodes).sum() <= {MAX_NODES}"))
-        .message(Message::Message(message))
+        .message(message)
         .field_path(".clusters")
 }
 
@@ -114,7 +161,7 @@ pub(super) fn pairs_name_clusters(field: &str) -> Rule {
         "self.links.pairs.map(p, {wrong}, 'there is no cluster `' + p.{field} + '` (found in `{field}` of a pair)')[0]"
     );
     Rule::new(format!("!has(self.links) || !has(self.links.pairs) || !self.links.pairs.exists(p, {wrong})"))
-        .message(Message::Expression(message))
+        .message_expression(message)
         .field_path(".links.pairs")
 }
 
@@ -194,16 +241,14 @@ const JITTER: &str =
 pub(super) fn jitter_within_latency(field: &str) -> Rule {
     let link = format!("self.{field}");
     let wrong = exceeds_latency(&link, &latency_of_preset(base(field)));
-    Rule::new(format!("!has({link}) || !({wrong})"))
-        .message(Message::Message(JITTER.to_owned()))
-        .field_path(format!(".{field}"))
+    Rule::new(format!("!has({link}) || !({wrong})")).message(JITTER).field_path(format!(".{field}"))
 }
 
 /// Rule for links: no exception has a jitter that exceeds its latency.
 pub(super) fn jitter_within_latency_of_pairs() -> Rule {
     let wrong = exceeds_latency("p", &latency_of_class("self", "p"));
     Rule::new(format!("!has(self.pairs) || !self.pairs.exists(p, {wrong})"))
-        .message(Message::Message(JITTER.to_owned()))
+        .message(JITTER)
         .field_path(".pairs")
 }
 
@@ -213,7 +258,7 @@ pub(super) fn jitter_within_latency_of_faults() -> Rule {
     let class = format!("(has(self.links) ? {stated} : {default})");
     let wrong = exceeds_latency("f.link", &latency_of_exception("f.link", &class));
     Rule::new(format!("!has(self.faults) || !self.faults.exists(f, has(f.link) && {wrong})"))
-        .message(Message::Message(JITTER.to_owned()))
+        .message(JITTER)
         .field_path(".faults")
 }
 
@@ -291,14 +336,14 @@ pub(super) fn limit_covers_request() -> Rule {
         cores("cpu"),
         cores("cpuLimit")
     ))
-    .message(Message::Message(message.to_owned()))
+    .message(message)
     .field_path(".cpuLimit")
 }
 
 /// Rule: no fault `f` satisfies `wrong`; otherwise, the message is `text` for the first fault that does.
 fn of_faults(wrong: &str, text: &str) -> Rule {
     Rule::new(format!("!has(self.faults) || !self.faults.exists(f, {wrong})"))
-        .message(Message::Expression(format!("self.faults.map(f, {wrong}, {text})[0]")))
+        .message_expression(format!("self.faults.map(f, {wrong}, {text})[0]"))
         .field_path(".faults")
 }
 
@@ -309,7 +354,7 @@ pub(super) fn places_clusters(field: &str) -> Rule {
     let message =
         format!("{map}.map(k, {wrong}, 'there is no cluster `' + k + '`: use the names in `clusters`')[0]");
     Rule::new(format!("!has(self.kubernetes) || !has({map}) || !{map}.exists(k, {wrong})"))
-        .message(Message::Expression(message))
+        .message_expression(message)
         .field_path(format!(".kubernetes.{field}"))
 }
 
@@ -344,7 +389,7 @@ pub(crate) const CHANGE_HELP: &str = "change only `links`, `faults` or `pause`; 
 
 fn unless_same(field: &str, is_same: &str) -> Rule {
     let message = format!("`{field}` {CANNOT_CHANGE}: {CHANGE_HELP}");
-    Rule::new(is_same).message(Message::Message(message)).field_path(format!(".{field}"))
+    Rule::new(is_same).message(message).field_path(format!(".{field}"))
 }
 
 /// Rule: faults are only added or removed at the end of the list, and added faults have neither `mtbf` nor `trace`, because
@@ -365,7 +410,7 @@ pub(super) fn faults_are_added() -> Rule {
     );
     let message = "the faults of a running federation cannot change: add faults with `at` or `when` at the end of the list, \
                    or remove faults that were refused";
-    Rule::new(rule).message(Message::Message(message.to_owned())).field_path(".faults")
+    Rule::new(rule).message(message).field_path(".faults")
 }
 
 /// Returns an expression that checks `condition` for each index from 0 to 255. CEL has no ranges, so `condition` writes

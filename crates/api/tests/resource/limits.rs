@@ -2,12 +2,10 @@
 
 use faultline_api::resource::{FederationSpec, MAX_SERVERS};
 use faultline_api::validate::{MAX_PROBLEMS, Problem, similar, validate};
-use faultline_api::{Federation, Names, parse, plan};
+use faultline_api::{Federation, Names, parse, plan, structural};
 use faultline_core::ClusterId;
 use regex::Regex;
 use serde_json::{Map, Value, json};
-
-use crate::definition::open_api_schema;
 
 /// Returns a federation with two clusters that runs a task-based program, with these fields replaced or added.
 fn federation(fields: Value) -> Federation {
@@ -239,8 +237,7 @@ fn problems_of(mut spec: Value, changed: &str) -> Option<Vec<Problem>> {
 /// API servers check these limits. A file that exceeds one must be rejected before it reaches an API server.
 #[test]
 fn every_limit_in_the_definition_is_checked() {
-    let definition = open_api_schema();
-    let spec = &definition["properties"]["spec"];
+    let spec = &structural::<FederationSpec>();
     let mut checked = 0;
     each(spec, &mut Vec::new(), &mut |path, schema| {
         let Some(field) = path.first() else { return };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use clap::Args;
-use faultline_api::Federation;
+use faultline_client::object::FederationObject;
 use faultline_e2e::{Failure, KubernetesCluster, Program, QUICK_START, read_sample};
 use serde_json::{Value, json};
 
@@ -74,7 +74,7 @@ impl Faults {
         Ok(())
     }
 
-    fn federation(&self) -> Result<Federation, Failure> {
+    fn federation(&self) -> Result<FederationObject, Failure> {
         let mut federation = serde_json::to_value(read_sample(QUICK_START)?)?;
         let kinds = self.kinds();
         let number = self.each * kinds.len() as u32;

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use faultline_api::Federation;
-use faultline_api::resource::{FederationStatus, Phase};
+use faultline_client::object::FederationObject;
+use faultline_client::status::{FederationStatus, Phase};
 use faultline_e2e::{Failure, KubernetesCluster, Operators, TestNamespace};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -204,7 +204,7 @@ impl Scale {
         };
         each(&names, apply).await?;
         let reached = async |wanted: fn(&FederationStatus) -> bool| {
-            let all = ns.api::<Federation>().list(&ListParams::default()).await?;
+            let all = ns.api::<FederationObject>().list(&ListParams::default()).await?;
             Ok(all.iter().all(|it| it.status.as_ref().is_some_and(wanted)))
         };
         until("all run", async || reached(|it| it.phase == Phase::Running).await).await?;
@@ -212,10 +212,11 @@ impl Scale {
         let writes = self.writes(ns).await?;
         supervisors.complete();
         until("all runs have ended", async || reached(|it| it.phase == Phase::Completed).await).await?;
-        let api = ns.api::<Federation>();
+        let api = ns.api::<FederationObject>();
         each(&names, async |it| Ok(api.delete(it, &DeleteParams::default()).await.map(drop)?)).await?;
         let gone = async || {
-            let left = ns.api::<Federation>().list_metadata(&ListParams::default().limit(1)).await?.items;
+            let left =
+                ns.api::<FederationObject>().list_metadata(&ListParams::default().limit(1)).await?.items;
             Ok(left.is_empty() && no_pods_left(ns).await?)
         };
         until("all federations are deleted", gone).await?;
@@ -227,7 +228,7 @@ impl Scale {
     /// Returns the number of writes per second to the most frequently written status.
     async fn writes(&self, ns: &TestNamespace) -> Result<f64, Failure> {
         let mut seen: BTreeMap<String, u32> = BTreeMap::new();
-        let events = watcher(ns.api::<Federation>(), watcher::Config::default()).default_backoff();
+        let events = watcher(ns.api::<FederationObject>(), watcher::Config::default()).default_backoff();
         let begun = Instant::now();
         let mut events = Box::pin(events.take_until(sleep(WATCHED)));
         while let Some(event) = events.next().await {

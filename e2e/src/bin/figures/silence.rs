@@ -5,8 +5,8 @@ use std::fs;
 use std::time::Duration;
 
 use clap::Args;
-use faultline_api::Federation;
-use faultline_api::resource::Phase;
+use faultline_client::object::FederationObject;
+use faultline_client::status::Phase;
 use faultline_e2e::{
     Failure, KubernetesCluster, Machine, Program, QUICK_START, Skipped, TestNamespace, read_sample,
 };
@@ -89,7 +89,7 @@ async fn worker(client: &Client) -> Result<String, Failure> {
     }
 }
 
-fn federation(silent: u32, node: &str) -> Result<Federation, Failure> {
+fn federation(silent: u32, node: &str) -> Result<FederationObject, Failure> {
     let mut federation = serde_json::to_value(read_sample(QUICK_START)?)?;
     let spec = &mut federation["spec"];
     spec["clusters"] = json!([{ "name": SILENT, "nodes": silent }, { "name": "rennes", "nodes": 2 }]);

@@ -5,8 +5,9 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use faultline_api::Federation;
-use faultline_api::resource::{Emulation, FederationStatus, Kubernetes, Resources, condition};
+use faultline_api::resource::{Emulation, Kubernetes, Resources};
+use faultline_client::object::FederationObject;
+use faultline_client::status::{FederationStatus, condition};
 use faultline_e2e::{Failure, KubernetesCluster, QUICK_START, TestNamespace};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec, Secret};
@@ -236,14 +237,16 @@ async fn plain(ns: &TestNamespace, template: &Value, processes: u32) -> Result<D
 /// Deletes the created objects, and waits until all pods are gone, so that the next run does not have to wait for them.
 async fn remove(ns: &TestNamespace, way: Way) -> Result<(), Failure> {
     match way {
-        Way::Federation => drop(ns.api::<Federation>().delete(QUICK_START, &DeleteParams::default()).await?),
+        Way::Federation => {
+            drop(ns.api::<FederationObject>().delete(QUICK_START, &DeleteParams::default()).await?)
+        }
         _ => drop(ns.api::<StatefulSet>().delete(PLAIN, &DeleteParams::background()).await?),
     }
     let begun = Instant::now();
     while begun.elapsed() < STARTS {
         let pods = ns.api::<Pod>().list_metadata(&ListParams::default()).await?.items;
         let sets = ns.api::<StatefulSet>().list_metadata(&ListParams::default()).await?.items;
-        let federations = ns.api::<Federation>().list_metadata(&ListParams::default()).await?.items;
+        let federations = ns.api::<FederationObject>().list_metadata(&ListParams::default()).await?.items;
         if pods.is_empty() && sets.is_empty() && federations.is_empty() {
             return Ok(());
         }

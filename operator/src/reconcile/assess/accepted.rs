@@ -1,6 +1,6 @@
 //! The condition `Accepted`: whether the spec, and the last change to it, can be run.
 
-use faultline_api::resource::condition;
+use faultline_client::status::condition;
 use kube::Resource;
 
 use super::Report;

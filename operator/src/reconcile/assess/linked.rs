@@ -1,7 +1,8 @@
 //! The condition `Linked`: whether the links have the requested delays, and what emulates them.
 
-use faultline_api::resource::{Emulation, condition};
+use faultline_api::resource::Emulation;
 use faultline_api::supervision::{RunPhase, RunStatus, Shaping};
+use faultline_client::status::condition;
 
 use super::Report;
 use crate::reconcile::dereference::LinkSummary;

@@ -8,8 +8,9 @@ mod pods;
 mod run;
 mod supervised;
 
-use faultline_api::resource::{Condition, FederationSpec, FederationStatus, MAX_MESSAGE, Phase, condition};
+use faultline_api::resource::FederationSpec;
 use faultline_api::supervision::RunVerdict;
+use faultline_client::status::{Condition, FederationStatus, MAX_MESSAGE, Phase, condition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;

@@ -1,6 +1,6 @@
 //! The condition `PodsReady`: how many pods run, and what prevents the others from running.
 
-use faultline_api::resource::{ClusterStatus, condition};
+use faultline_client::status::{ClusterStatus, condition};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::SignedDuration;

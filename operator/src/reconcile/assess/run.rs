@@ -1,7 +1,7 @@
 //! The conditions `Running` and `Completed`.
 
-use faultline_api::resource::{Phase, condition};
 use faultline_api::supervision::{RunPhase, RunStatus, RunVerdict};
+use faultline_client::status::{Phase, condition};
 use kube::ResourceExt;
 
 use super::{READY_BUT_PAUSED, Report, word};

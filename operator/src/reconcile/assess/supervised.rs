@@ -1,7 +1,7 @@
 //! The condition `Supervised`, and what the supervisor reports about the clusters.
 
-use faultline_api::resource::{ClusterStatus, Phase, condition};
 use faultline_api::supervision::{ClusterState, RunPhase, RunStatus};
+use faultline_client::status::{ClusterStatus, Phase, condition};
 
 use super::{Report, word};
 use crate::reconcile::assist;

@@ -5,7 +5,7 @@ mod pod;
 mod policy;
 mod supervisor;
 
-use faultline_api::resource::Phase;
+use faultline_client::status::Phase;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;

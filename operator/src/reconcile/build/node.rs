@@ -1,8 +1,8 @@
 //! The pods of a group: one stateful set, whose pods are created in parallel and in no particular order.
 
-use faultline_api::Federation;
 use faultline_api::quantity::Size;
 use faultline_api::resource::{Emulation, Kubernetes, Resources};
+use faultline_client::object::FederationObject;
 use faultline_client::{confined, ports};
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use kube::ResourceExt;
@@ -32,7 +32,7 @@ const PROGRAM: &str = "/faultline/bin/faultline-node";
 const MAX_PROGRAM: &str = "512Mi";
 
 /// Returns the stateful set of a group.
-pub(super) fn set(federation: &Federation, group: &Group, settings: &Settings) -> StatefulSet {
+pub(super) fn set(federation: &FederationObject, group: &Group, settings: &Settings) -> StatefulSet {
     let kubernetes = federation.spec.kubernetes.clone().unwrap_or_default();
     let labels = pod::labels(federation, Component::Node, Some(&group.name));
     let resources = kubernetes.resources.unwrap_or_default();
@@ -77,7 +77,7 @@ pub(super) fn set(federation: &Federation, group: &Group, settings: &Settings) -
     set
 }
 
-fn container(federation: &Federation, resources: &Resources, settings: &Settings) -> Value {
+fn container(federation: &FederationObject, resources: &Resources, settings: &Settings) -> Value {
     let memory = pod::quantity(Size(resources.memory()));
     json!({
         "name": naming::CONTAINER,
@@ -122,7 +122,7 @@ fn container(federation: &Federation, resources: &Resources, settings: &Settings
     })
 }
 
-fn volumes(federation: &Federation) -> Vec<Value> {
+fn volumes(federation: &FederationObject) -> Vec<Value> {
     vec![
         json!({ "name": "key", "secret": { "secretName": naming::process_keys(federation), "defaultMode": 0o440 } }),
     ]
@@ -143,7 +143,7 @@ fn add_system(
     containers: &mut Vec<Value>,
     volumes: &mut Vec<Value>,
     image: &str,
-    federation: &Federation,
+    federation: &FederationObject,
     kubernetes: &Kubernetes,
 ) {
     let directory = |path: &str| json!({ "name": "executor", "mountPath": path });

@@ -1,8 +1,8 @@
 //! Properties that the pods of a federation have in common, such as labels and volumes, and the placement of clusters.
 
-use faultline_api::Federation;
 use faultline_api::quantity::Size;
 use faultline_api::resource::{Kubernetes, Placement, Volume};
+use faultline_client::object::FederationObject;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use crate::settings::Settings;
 pub(super) const MAX_DATA: &str = "4Gi";
 
 /// Returns the labels of a pod, including its group if it has one.
-pub(super) fn labels(federation: &Federation, component: Component, group: Option<&str>) -> Value {
+pub(super) fn labels(federation: &FederationObject, component: Component, group: Option<&str>) -> Value {
     let mut labels = naming::labels(federation);
     labels.insert(naming::COMPONENT.into(), component.as_str().into());
     if let Some(group) = group {
@@ -35,7 +35,7 @@ pub(super) fn annotations(port: u16) -> Value {
 }
 
 /// Returns the variable that marks a pod as one of this federation. Unlike labels and owners, it cannot change.
-pub(super) fn mark(federation: &Federation) -> Value {
+pub(super) fn mark(federation: &FederationObject) -> Value {
     json!({ "name": naming::MARK, "value": federation.uid().unwrap_or_default() })
 }
 
@@ -57,7 +57,7 @@ pub(super) fn complete(pod: &mut Value, kubernetes: &Kubernetes, settings: &Sett
 }
 
 /// Restricts the Kubernetes nodes on which the pods of a group may run further than [`complete`].
-pub(super) fn place(pod: &mut Value, federation: &Federation, group: &str, kubernetes: &Kubernetes) {
+pub(super) fn place(pod: &mut Value, federation: &FederationObject, group: &str, kubernetes: &Kubernetes) {
     if let Some(pool) = kubernetes.pools.get(group) {
         pod["nodeSelector"][naming::POOL] = json!(pool);
     }

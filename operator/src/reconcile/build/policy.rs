@@ -1,7 +1,7 @@
 //! The network policy of a federation's pods, for Kubernetes clusters whose network enforces policies, and the service that
 //! gives the pods of a system their domain names.
 
-use faultline_api::Federation;
+use faultline_client::object::FederationObject;
 use faultline_client::ports;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicySpec};
@@ -13,7 +13,7 @@ use crate::owned::owned;
 
 /// Returns the headless service of a system: the commands of its nodes find each other by domain names, which are the same in
 /// every life, and exist before the nodes are ready.
-pub(super) fn service(federation: &Federation) -> Option<Service> {
+pub(super) fn service(federation: &FederationObject) -> Option<Service> {
     federation.spec.application.system()?;
     let labels = naming::labels(federation);
     let spec = json!({
@@ -29,7 +29,7 @@ pub(super) fn service(federation: &Federation) -> Option<Service> {
 /// Returns a policy under which only pods of the same federation reach each other. In addition, the operator reaches
 /// the supervisor's API, and pods of namespaces with the label [`naming::SCRAPES`] reach the ports of the supervisor's
 /// API and of the agents, which serve metrics.
-pub(super) fn policy(federation: &Federation, operators: &str) -> NetworkPolicy {
+pub(super) fn policy(federation: &FederationObject, operators: &str) -> NetworkPolicy {
     let uid = &naming::labels(federation)[naming::UID];
     let this = json!({ "matchLabels": { naming::UID: uid } });
     let tcp = |port: u16| json!({ "protocol": "TCP", "port": port });

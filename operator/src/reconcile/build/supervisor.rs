@@ -1,7 +1,7 @@
 //! The pod of a federation's supervisor, which also records the facts and judges the run.
 
-use faultline_api::Federation;
 use faultline_api::quantity::Size;
+use faultline_client::object::FederationObject;
 use faultline_client::{confined, ports};
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
@@ -16,7 +16,7 @@ use crate::settings::Settings;
 /// Grace period in seconds, sufficient to sync the record.
 const GRACE_SECONDS: u32 = 10;
 
-pub(super) fn set(federation: &Federation, settings: &Settings) -> StatefulSet {
+pub(super) fn set(federation: &FederationObject, settings: &Settings) -> StatefulSet {
     let kubernetes = federation.spec.kubernetes.clone().unwrap_or_default();
     let labels = pod::labels(federation, Component::Supervisor, None);
     let mut pod = confined::pod(vec![container(federation, settings)], volumes(federation), GRACE_SECONDS);
@@ -40,7 +40,7 @@ pub(super) fn set(federation: &Federation, settings: &Settings) -> StatefulSet {
 
 /// Returns the budget of the supervisor's pod. During the run, the pod must not be evicted. Afterwards, it must not keep
 /// a Kubernetes node from being drained.
-pub(super) fn budget(federation: &Federation, over: bool) -> PodDisruptionBudget {
+pub(super) fn budget(federation: &FederationObject, over: bool) -> PodDisruptionBudget {
     let labels = pod::labels(federation, Component::Supervisor, None);
     let spec = json!({
         "maxUnavailable": u8::from(over),
@@ -60,7 +60,7 @@ fn selector(labels: &Value) -> Value {
     } })
 }
 
-fn container(federation: &Federation, settings: &Settings) -> Value {
+fn container(federation: &FederationObject, settings: &Settings) -> Value {
     let kubernetes = federation.spec.kubernetes.clone().unwrap_or_default();
     let resources = kubernetes.supervisor.unwrap_or_default();
     let memory = resources.memory_of_supervisor();
@@ -115,7 +115,7 @@ fn container(federation: &Federation, settings: &Settings) -> Value {
 }
 
 /// Returns the volumes: the key and the federation file, in one directory.
-fn volumes(federation: &Federation) -> Value {
+fn volumes(federation: &FederationObject) -> Value {
     json!([{ "name": "federation", "projected": { "defaultMode": 0o440, "sources": [
         { "secret": { "name": naming::key(federation) } },
         { "configMap": { "name": naming::file(federation) } },

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use faultline_api::resource::{Emulation, Federation, FederationStatus, Kubernetes, Placement, Site, Volume};
+use faultline_api::resource::{Emulation, Kubernetes, Placement, Site, Volume};
 use faultline_api::samples::SAMPLES;
 use faultline_api::supervision::{RunPhase, RunStatus};
+use faultline_client::object::FederationObject;
+use faultline_client::status::FederationStatus;
 use serde_json::{Value, json};
 
 use super::*;
@@ -12,9 +14,10 @@ use crate::cached_federation::CachedFederation;
 use crate::pod_state::{address, is_complete, lacks_ipv4};
 
 /// The quick start, as an API server returns it.
-pub(crate) fn quickstart() -> Federation {
-    let mut federation =
+pub(crate) fn quickstart() -> FederationObject {
+    let file =
         faultline_api::parse("quickstart", SAMPLES[0].text.as_bytes()).expect("the quick start is valid");
+    let mut federation = FederationObject::from(file);
     federation.metadata.namespace = Some("experiments".into());
     federation.metadata.uid = Some("11111111-2222-3333-4444-555555555555".into());
     federation.metadata.generation = Some(1);
@@ -56,7 +59,7 @@ pub(crate) fn running(status: RunStatus) -> Observed {
 }
 
 /// A federation, as the operator caches it.
-pub(crate) fn cached(federation: &Federation) -> CachedFederation {
+pub(crate) fn cached(federation: &FederationObject) -> CachedFederation {
     serde_json::from_value(json!(federation)).expect("a federation")
 }
 
@@ -85,7 +88,7 @@ fn set_of(observed: &Observed, name: &str) -> Value {
 }
 
 /// Returns the pod that a set of this federation would create.
-pub(crate) fn template(federation: &Federation, set: &str) -> Value {
+pub(crate) fn template(federation: &FederationObject, set: &str) -> Value {
     set_of(&Observed::of(Arc::new(federation.clone())), set)["spec"]["template"]["spec"].clone()
 }
 
@@ -125,9 +128,10 @@ fn processes_mount_their_own_key_and_only_the_supervisor_mounts_the_federations(
 }
 
 /// Returns a system that runs in images.
-fn system() -> Federation {
+fn system() -> FederationObject {
     let sample = &faultline_api::samples::SYSTEMS[0];
-    let mut federation = faultline_api::parse("pages", sample.text.as_bytes()).expect("it is valid");
+    let file = faultline_api::parse("pages", sample.text.as_bytes()).expect("it is valid");
+    let mut federation = FederationObject::from(file);
     federation.metadata.namespace = Some("experiments".into());
     federation.metadata.uid = quickstart().metadata.uid;
     let kubernetes = federation.spec.kubernetes.get_or_insert_default();
