@@ -161,6 +161,7 @@ impl<P: PlaceBackend> Host<'_, P> {
             added: supervisor.plan().split_off(self.options.supervisor.plan.len()),
             faults: supervisor.faults(),
             effects: self.effects.into_entries(),
+            pressure: None,
             links: self.links.measuring.history(),
             duration,
             collapsed: self.unexpected_ends.into_list(),
