@@ -153,7 +153,6 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, spec: &Federatio
     differ("copies", recorded.copies == derived.copies);
     differ("volatileStorage", recorded.volatile_storage == derived.volatile_storage);
     // Records of earlier versions lack this field.
-    differ("drawn", recorded.drawn.is_empty() || recorded.drawn == derived.drawn);
     differ("longestTask", recorded.longest_task.is_none() || recorded.longest_task == derived.longest_task);
     differ("expectations", recorded.expectations == derived.expectations);
     differ("system", recorded.system == derived.system);

@@ -495,7 +495,7 @@ impl<P: PlaceBackend> Host<'_, P> {
             ToSupervisor::InForce(at) => {
                 if let Some(no) = self.nodes.confirmed(process, life) {
                     let error = self.places.clock_error(process);
-                    self.applied(no, Effect { process, life, at: Some(at), exited: None, error });
+                    self.applied(no, Effect { process, life, at, exited: None, error });
                 }
                 self.observe_effects();
                 self.release_halted();
