@@ -79,6 +79,13 @@ pub fn parse_unchecked(file: &str, bytes: &[u8]) -> Result<Parsed<Federation>, B
     match federation {
         Some(value) if mistakes.is_empty() => Ok(Parsed { value, text }),
         federation => {
+            // Everything depends on the protocol and the application.
+            let is_without = |it: &String| {
+                let mut rest =
+                    ["spec.protocol", "spec.application"].iter().filter_map(|all| it.strip_prefix(all));
+                rest.any(|rest| rest.is_empty() || rest.matches('.').count() == 1)
+            };
+            let federation = federation.filter(|_| !left_out.iter().any(is_without));
             let problems = federation.iter().flat_map(validate).filter(|it| !follows(it, &left_out));
             let locations = Locations::of(&rest);
             let located = problems.map(|it| (it.message, it.help, locations.find(&it.path)));
@@ -91,13 +98,15 @@ pub fn parse_unchecked(file: &str, bytes: &[u8]) -> Result<Parsed<Federation>, B
 }
 
 /// Returns whether a problem may follow from parts of the file that were left out: they belong to the value that has the
-/// problem, or may be what it does not find.
+/// problem, or stand beside it, or may be what it does not find.
 fn follows(problem: &Problem, left_out: &[String]) -> bool {
+    let around = |path: &str| path.rfind(['.', '[']).unwrap_or(0);
     let contains = |it: &String| {
-        it.strip_prefix(problem.path.as_str())
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        let rest = it.strip_prefix(problem.path.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
     };
-    problem.message.starts_with("there is no ") || left_out.iter().any(contains)
+    let is_beside = |it: &String| problem.path[..around(&problem.path)] == it[..around(it)];
+    problem.message.starts_with("there is no ") || left_out.iter().any(|it| contains(it) || is_beside(it))
 }
 
 /// Returns the meaning of a value in a file. Text that is not YAML is a string.
@@ -350,6 +359,8 @@ struct Found<T> {
     left_out: Vec<String>,
 }
 
+/// The beginning of the help for a text that is not YAML.
+const NOT_YAML: &str = "the file is not valid YAML";
 /// The maximum number of parts of a text that are left out to find further mistakes.
 const MOST_LEFT_OUT: usize = 40;
 
@@ -396,8 +407,30 @@ fn deserialize<T: DeserializeOwned>(text: &str, example: &str) -> Result<T, (Mis
     }
     serde_saphyr::from_str_with_options::<T>(text, options).map_err(|error| match foreign_blank(text) {
         Some(mistake) => (mistake, true),
-        None => (explain(text, &error), Locations::of(text).invalid().is_some()),
+        None => {
+            let mistake = explain(text, &error);
+            let is_structural = is_structural(text, &error, &mistake);
+            (mistake, is_structural)
+        }
     })
+}
+
+/// Returns whether a mistake concerns the text as a whole, so that no part of it can be left out to find others.
+fn is_structural(text: &str, error: &Error, (message, help, _): &Mistake) -> bool {
+    let error = match error {
+        Error::AliasError { error, .. } => error,
+        other => other,
+    };
+    let concerns_all = matches!(
+        error,
+        Error::MultipleDocuments { .. }
+            | Error::AliasReplayLimitExceeded { .. }
+            | Error::AliasReplayStackDepthExceeded { .. }
+            | Error::Budget { .. }
+    );
+    let is_misplaced =
+        matches!(error, Error::SerdeMissingField { .. }) && !message.starts_with("missing field");
+    concerns_all || is_misplaced || help.starts_with(NOT_YAML) || Locations::of(text).invalid().is_some()
 }
 
 /// Returns the mistake of a file that uses blanks other than spaces for its structure: YAML takes them for text, so its error
@@ -503,7 +536,7 @@ fn explain(text: &str, error: &Error) -> Mistake {
         },
         other => (
             DefaultMessageFormatter.format_message(other).into_owned(),
-            "the file is not valid YAML; check the indentation and the quotes".into(),
+            format!("{NOT_YAML}; check the indentation and the quotes"),
         ),
     };
     (message, help, place)

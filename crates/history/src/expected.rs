@@ -696,11 +696,16 @@ pub fn took_effect(history: &History<'_>) -> BTreeSet<FaultNo> {
         let mut effects = context.effects.iter().filter(|it| it.no == no);
         effects.any(|it| it.on.iter().any(|it| it.at.is_some()))
     };
-    let ended_none = |no| !history.supervision.ends.iter().any(|it| it.by == Some(EndedBy::Fault(no)));
+    // The end of a life is detected only once its place has seen it.
+    let has_ended = |no| {
+        let ends = history.supervision.ends.iter().filter(|it| it.by == Some(EndedBy::Fault(no)));
+        let detected: Vec<bool> = ends.map(|it| it.detected.is_some()).collect();
+        detected.is_empty() || detected.contains(&true)
+    };
     let is_applied = |no: FaultNo, fault: &Fault| match fault.flips() {
         Some(_) => flipped.contains_key(&no),
         None if !context.measures_links || context.outcome.is_none() => true,
-        None => is_reported(no) || fault.kills().is_some() && ended_none(no),
+        None => is_reported(no) || fault.kills().is_some() && has_ended(no),
     };
     let injected = history.supervision.injected.iter();
     injected.filter(|it| is_applied(it.0, it.1)).map(|it| it.0).collect()

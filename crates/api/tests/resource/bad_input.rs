@@ -381,7 +381,8 @@ spec:
   expect: [{ probe: up, recoverWithin: 5s }]
 ";
     let rejected = rejected(file.as_bytes());
-    let found: Vec<_> = rejected.errors().iter().map(|it| (it.line, it.column, it.message.as_str())).collect();
+    let found: Vec<_> =
+        rejected.errors().iter().map(|it| (it.line, it.column, it.message.as_str())).collect();
     for (line, part, message) in [
         (9, "probe:", "unknown field `probe`"),
         (10, "reported:", "unknown field `reported`"),
