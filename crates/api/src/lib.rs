@@ -22,6 +22,7 @@
 pub mod failure_trace;
 pub mod flow;
 mod hints;
+mod leave_out;
 pub mod live;
 mod locate;
 pub mod mtbf;

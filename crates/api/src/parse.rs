@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter};
 
 use crate::hints;
+use crate::leave_out::{entry_at, without};
 use crate::locate::Locations;
 use crate::resource::{Federation, ProtocolSpec, triggering};
 use crate::validate::{MAX_PROBLEMS, Problem, one_of, validate};
@@ -64,10 +65,43 @@ pub fn parse(file: &str, bytes: &[u8]) -> Result<Federation, Box<Rejected>> {
 ///
 /// # Errors
 ///
-/// Fails if the file does not contain exactly one federation.
+/// Fails if the file does not contain exactly one federation. The error then also contains the problems of the parts that
+/// could be parsed.
 pub fn parse_unchecked(file: &str, bytes: &[u8]) -> Result<Parsed<Federation>, Box<Rejected>> {
     let help = "describe a federation; `faultline samples quickstart` prints an example";
-    read(file, bytes, help)
+    let text = text_of(file, bytes)?;
+    let Found { mistakes, value: federation, rest, left_out } = find_mistakes::<Federation>(&text.text, help);
+    match federation {
+        Some(value) if mistakes.is_empty() => Ok(Parsed { value, text }),
+        federation => {
+            // Everything depends on the protocol and the application.
+            let is_without = |it: &String| {
+                let mut rest =
+                    ["spec.protocol", "spec.application"].iter().filter_map(|all| it.strip_prefix(all));
+                rest.any(|rest| rest.is_empty() || rest.matches('.').count() == 1)
+            };
+            let federation = federation.filter(|_| !left_out.iter().any(is_without));
+            let problems = federation.iter().flat_map(validate).filter(|it| !follows(it, &left_out));
+            let locations = Locations::of(&rest);
+            let located = problems.map(|it| (it.message, it.help, locations.find(&it.path)));
+            let mut all: Vec<Mistake> = mistakes.into_iter().chain(located).collect();
+            all.sort_by_key(|it| it.2.start);
+            all.truncate(MAX_PROBLEMS);
+            Err(text.reject_at(all))
+        }
+    }
+}
+
+/// Returns whether a problem may follow from parts of the file that were left out: they belong to the value that has the
+/// problem, or stand beside it, or may be what it does not find.
+fn follows(problem: &Problem, left_out: &[String]) -> bool {
+    let around = |path: &str| path.rfind(['.', '[']).unwrap_or(0);
+    let contains = |it: &String| {
+        let rest = it.strip_prefix(problem.path.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    };
+    let is_beside = |it: &String| problem.path[..around(&problem.path)] == it[..around(it)];
+    problem.message.starts_with("there is no ") || left_out.iter().any(|it| contains(it) || is_beside(it))
 }
 
 /// Returns the meaning of a value in a file. Text that is not YAML is a string.
@@ -140,29 +174,31 @@ pub fn read<T: DeserializeOwned>(
     bytes: &[u8],
     example: &str,
 ) -> Result<Parsed<T>, Box<Rejected>> {
+    let text = text_of(file, bytes)?;
+    let Found { mistakes, value, .. } = find_mistakes(&text.text, example);
+    match value {
+        Some(value) if mistakes.is_empty() => Ok(Parsed { value, text }),
+        _ => Err(text.reject_at(mistakes)),
+    }
+}
+
+/// Returns the text of a file, if it is short enough and UTF-8.
+fn text_of(file: &str, bytes: &[u8]) -> Result<Text, Box<Rejected>> {
     let text = |text: String| Text { file: file.into(), text };
     if bytes.len() > MAX_BYTES {
         let message = format!("the file is too large ({} bytes)", bytes.len());
         let help = format!("a file may have at most {MAX_BYTES} bytes; check that this is the right file");
         return Err(text(String::new()).reject_at(vec![(message, help, 0..0)]));
     }
-    let text = match std::str::from_utf8(bytes) {
-        Ok(utf8) => text(utf8.into()),
+    match std::str::from_utf8(bytes) {
+        Ok(utf8) => Ok(text(utf8.into())),
         Err(error) => {
             // The first invalid bytes are displayed as one replacement character, which takes three bytes.
             let at = error.valid_up_to();
             let help = "check that this is the right file, and save it as UTF-8";
             let shown = text(String::from_utf8_lossy(bytes).into_owned());
-            return Err(shown.reject_at(vec![(
-                "the file is not UTF-8 text".into(),
-                help.into(),
-                at..at + 3,
-            )]));
+            Err(shown.reject_at(vec![("the file is not UTF-8 text".into(), help.into(), at..at + 3)]))
         }
-    };
-    match deserialize(&text.text, example) {
-        Ok(value) => Ok(Parsed { value, text }),
-        Err(fault) => Err(text.reject_at(vec![fault])),
     }
 }
 
@@ -306,17 +342,90 @@ fn shortened(message: String) -> String {
 /// A message, a suggested fix, and the byte range of the error.
 type Mistake = (String, String, Range<usize>);
 
-fn deserialize<T: DeserializeOwned>(text: &str, example: &str) -> Result<T, Mistake> {
+/// The mistakes in a text, and what it means without the parts that contain them.
+struct Found<T> {
+    /// The mistakes, in the order in which they were found.
+    mistakes: Vec<Mistake>,
+    /// The value; `None` if it has no meaning without these parts.
+    value: Option<T>,
+    /// The text without these parts, whose other parts have the same places.
+    rest: String,
+    /// The paths of these parts.
+    left_out: Vec<String>,
+}
+
+/// The beginning of the help for a text that is not YAML.
+const NOT_YAML: &str = "the file is not valid YAML";
+/// The maximum number of parts of a text that are left out to find further mistakes.
+const MOST_LEFT_OUT: usize = 40;
+
+/// Parses a text. The parser stops at the first mistake, so the part with the mistake is left out, and the rest is parsed
+/// again. Mistakes that follow from what was left out are not reported.
+fn find_mistakes<T: DeserializeOwned>(text: &str, example: &str) -> Found<T> {
+    let mut found = Found { mistakes: Vec::new(), value: None, rest: text.to_owned(), left_out: Vec::new() };
+    while found.left_out.len() <= MOST_LEFT_OUT {
+        let (mistake, is_structural) = match deserialize(&found.rest, example) {
+            Ok(value) => {
+                found.value = Some(value);
+                break;
+            }
+            Err(mistake) => mistake,
+        };
+        let start = mistake.2.start;
+        let entry = (!is_structural && Locations::of(&found.rest).find("").start != start)
+            .then(|| entry_at(&found.rest, start))
+            .flatten();
+        let path = entry.as_ref().map(|it| it.path.as_str()).unwrap_or_default();
+        let is_within = |it: &String| {
+            it.strip_prefix(path).is_some_and(|rest| path.is_empty() || rest.starts_with(['.', '[']))
+        };
+        if !found.left_out.iter().any(is_within) {
+            found.mistakes.push(mistake);
+        }
+        let Some(entry) = entry else { break };
+        found.rest = without(&found.rest, &entry);
+        found.left_out.push(entry.path);
+    }
+    found.mistakes.sort_by_key(|it| it.2.start);
+    found
+}
+
+/// Returns the value of a text, or its first mistake, with whether it is a mistake of the text as a whole.
+fn deserialize<T: DeserializeOwned>(text: &str, example: &str) -> Result<T, (Mistake, bool)> {
     let options = serde_saphyr::options! {
         emit_comments: false,
         with_snippet: false,
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 10_000 },
     };
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
-        return Err(("the file is empty".into(), example.into(), 0..0));
+        return Err((("the file is empty".into(), example.into(), 0..0), true));
     }
-    serde_saphyr::from_str_with_options::<T>(text, options)
-        .map_err(|error| foreign_blank(text).unwrap_or_else(|| explain(text, &error)))
+    serde_saphyr::from_str_with_options::<T>(text, options).map_err(|error| match foreign_blank(text) {
+        Some(mistake) => (mistake, true),
+        None => {
+            let mistake = explain(text, &error);
+            let is_structural = is_structural(text, &error, &mistake);
+            (mistake, is_structural)
+        }
+    })
+}
+
+/// Returns whether a mistake concerns the text as a whole, so that no part of it can be left out to find others.
+fn is_structural(text: &str, error: &Error, (message, help, _): &Mistake) -> bool {
+    let error = match error {
+        Error::AliasError { error, .. } => error,
+        other => other,
+    };
+    let concerns_all = matches!(
+        error,
+        Error::MultipleDocuments { .. }
+            | Error::AliasReplayLimitExceeded { .. }
+            | Error::AliasReplayStackDepthExceeded { .. }
+            | Error::Budget { .. }
+    );
+    let is_misplaced =
+        matches!(error, Error::SerdeMissingField { .. }) && !message.starts_with("missing field");
+    concerns_all || is_misplaced || help.starts_with(NOT_YAML) || Locations::of(text).invalid().is_some()
 }
 
 /// Returns the mistake of a file that uses blanks other than spaces for its structure: YAML takes them for text, so its error
@@ -422,7 +531,7 @@ fn explain(text: &str, error: &Error) -> Mistake {
         },
         other => (
             DefaultMessageFormatter.format_message(other).into_owned(),
-            "the file is not valid YAML; check the indentation and the quotes".into(),
+            format!("{NOT_YAML}; check the indentation and the quotes"),
         ),
     };
     (message, help, place)

@@ -63,6 +63,25 @@ pub fn plan_among(federation: &Federation, names: &Names, seed: u64) -> Vec<Plan
     (0..).zip(faults).map(planned).collect()
 }
 
+/// Returns the numbers of the faults in the plan whose times are drawn (`mtbf`) or taken from a failure trace, ascending. They
+/// need not occur.
+///
+/// # Panics
+///
+/// May panic if [`crate::validate()`] finds problems.
+pub fn drawn(federation: &Federation, names: &Names, seed: u64) -> Vec<FaultNo> {
+    let spec = &federation.spec;
+    if spec.faults.iter().all(|it| it.repeated().is_none()) {
+        return Vec::new();
+    }
+    let is_drawn = |entry: usize| {
+        let is_drawn = spec.faults[entry].repeated().is_some();
+        faults_of(spec, names, seed, entry).map(move |_| is_drawn)
+    };
+    let all = (0..).map(FaultNo).zip((0..spec.faults.len()).flat_map(is_drawn));
+    all.filter(|it| it.1).map(|it| it.0).collect()
+}
+
 /// A fault of an entry, before it is numbered.
 pub(crate) struct Expanded {
     pub(crate) trigger: Trigger,

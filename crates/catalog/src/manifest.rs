@@ -3,6 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use faultline_api::flow::flow;
+use faultline_api::plan::drawn;
 use faultline_api::resource::{
     Assertion, Checkpointing, ClusterSpec, Collection, ExpectSpec, FederationSpec, OnExit, ProtocolSpec,
     ReplicateTo, StorageKind, System,
@@ -62,8 +63,10 @@ pub fn draft<N: Hosted>(
         volatile_storage: spec.storage().kind == StorageKind::Memory,
         longest_task: longest_task(spec),
         plan: setup.supervisor.plan.clone(),
+        drawn: drawn(federation, &setup.names, setup.seed),
         faults: Vec::new(),
         effects: Vec::new(),
+        pressure: None,
         spares: spec.failures().spares(),
         at_once_within: spec.failures().at_once_within(),
         events: None,
@@ -109,6 +112,10 @@ fn expectations(spec: &FederationSpec, system: Option<&SystemEntry>) -> Vec<Expe
         (Assertion::Rollbacks(it), _) => Some(Expectation::Rollbacks { at_most: it.at_most.into() }),
         (Assertion::LostWork(it), _) => Some(Expectation::LostWork { at_most: it.at_most.0 }),
         (Assertion::FinishedWithin(within), _) => Some(Expectation::FinishedWithin(within.0)),
+        (Assertion::Latency(of, at_most), probe) => {
+            Some(Expectation::Latency { probe: probe?, of, at_most: at_most.0 })
+        }
+        (Assertion::Faults(it), _) => Some(Expectation::Faults { at_least: it.at_least.into() }),
         (Assertion::Availability(at_least), probe) => {
             Some(Expectation::Availability { probe: probe?, at_least })
         }

@@ -197,6 +197,7 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, spec: &Federatio
         system: derived.system,
         at_once_within: derived.at_once_within,
         plan: derived.plan,
+        drawn: derived.drawn,
         links: if are_links_asked { recorded.links.clone() } else { derived.links },
         expected: derived.expected,
         ..recorded

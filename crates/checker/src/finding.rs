@@ -1,6 +1,7 @@
 //! What a property finds: violations, which are values with a sentence, and sentences about everything else.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -58,15 +59,6 @@ impl Finding {
     pub fn violation_count(&self) -> u64 {
         self.violations.len() as u64 + self.more_violations
     }
-
-    /// Returns the first violation, with the number of the others.
-    pub(crate) fn first_violation(&self) -> Option<String> {
-        let first = &self.violations.first()?.text;
-        Some(match self.violation_count() - 1 {
-            0 => first.clone(),
-            others => format!("{first} (and {others} more of this kind)"),
-        })
-    }
 }
 
 /// The remedy if facts are missing.
@@ -77,6 +69,12 @@ pub(crate) const COMPLETE_RECORD: &str =
 pub trait Worded: Any + Debug + Send + Sync {
     /// Returns the sentence, without a full stop, with the names that the run gives to its processes and clusters.
     fn sentence(&self, names: &Context) -> String;
+
+    /// Returns the kind of the violation, for a property that can be violated in several ways. Each kind is a reason of
+    /// its own, and those of a lower kind come first.
+    fn kind(&self) -> u8 {
+        0
+    }
 }
 
 /// A reason why something could not be judged, although it should have been.
@@ -98,8 +96,12 @@ pub(crate) struct Findings {
     /// The first violations, with the facts that prove them.
     pub(crate) violations: Vec<(Arc<dyn Worded>, Vec<Source>)>,
     pub(crate) more_violations: u64,
+    /// The number of all violations of each kind.
+    pub(crate) kinds: BTreeMap<u8, u64>,
     /// The first reason why something could not be judged.
     pub(crate) open: Option<Gap>,
+    /// Reasons of other kinds, in order.
+    pub(crate) also_open: Vec<Gap>,
     /// Information that does not affect the verdict, as sentences without a full stop.
     pub(crate) remarks: Vec<String>,
 }
@@ -114,14 +116,18 @@ impl Findings {
             instances: 0,
             violations: Vec::new(),
             more_violations: 0,
+            kinds: BTreeMap::new(),
             open: None,
+            also_open: Vec::new(),
             remarks: Vec::new(),
         }
     }
 
-    /// Records a violation and its evidence.
+    /// Records a violation and its evidence. Always keeps the first one of each kind.
     pub(crate) fn violated<const N: usize>(&mut self, evidence: [Source; N], what: impl Worded) {
-        if self.violations.len() < Self::KEPT {
+        let of_kind = self.kinds.entry(what.kind()).or_default();
+        *of_kind += 1;
+        if self.violations.len() < Self::KEPT || *of_kind == 1 {
             self.violations.push((Arc::new(what), evidence.to_vec()));
         } else {
             self.more_violations += 1;
@@ -166,12 +172,40 @@ impl Findings {
         self.remarks.push(text.into());
     }
 
+    /// Records a further reason why something could not be judged, of another kind than those before.
+    pub(crate) fn also_unjudged(
+        &mut self,
+        reason: impl AsRef<str>,
+        remedy: impl AsRef<str>,
+        lacks_facts: bool,
+    ) {
+        if self.open.is_none() {
+            return self.set_gap(reason.as_ref(), remedy.as_ref(), lacks_facts);
+        }
+        let text = format!("{}; {}", reason.as_ref(), remedy.as_ref());
+        self.also_open.push(Gap { text, follows_from_missing_facts: lacks_facts });
+    }
+
+    /// Returns the first violation of each kind, in the order of kinds, with the number of the others of its kind.
+    pub(crate) fn first_violations(&self, names: &Context) -> Vec<String> {
+        let first = |(&kind, &number): (&u8, &u64)| {
+            let first = self.violations.iter().find(|(it, _)| it.kind() == kind)?;
+            let text = first.0.sentence(names);
+            Some(match number - 1 {
+                0 => text,
+                others => format!("{text} (and {others} more of this kind)"),
+            })
+        };
+        self.kinds.iter().filter_map(first).collect()
+    }
+
     /// Turns all violations into remarks.
     pub(crate) fn not_promised(&mut self, names: &Context) {
         for (breach, _) in std::mem::take(&mut self.violations) {
             self.remark(format!("not promised: {}", breach.sentence(names)));
         }
         self.more_violations = 0;
+        self.kinds.clear();
     }
 
     /// Adds a remark about waste: the first violation, and the number of the others.
@@ -190,6 +224,7 @@ impl Findings {
             self.wasteful(&**first, more, names);
         }
         self.more_violations = 0;
+        self.kinds.clear();
     }
 
     /// Turns the violations into sentences.

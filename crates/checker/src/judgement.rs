@@ -79,22 +79,26 @@ impl Judgement {
         let (mut wrong, mut open, mut judged) = (Vec::new(), Vec::new(), Vec::new());
         let mut consequence = None;
         for findings in findings {
-            let is_consequence = evidence != Evidence::Whole
-                && findings.open.as_ref().is_some_and(|it| it.follows_from_missing_facts);
-            let mut finding = findings.into_finding(names);
-            match is_consequence {
-                true => consequence = consequence.or_else(|| finding.unknown.clone()),
-                false => open.extend(finding.unknown.clone()),
+            for gap in findings.open.iter().chain(&findings.also_open) {
+                let text = gap.text.clone();
+                match evidence != Evidence::Whole && gap.follows_from_missing_facts {
+                    true => consequence = consequence.or(Some(text)),
+                    false => open.push(text),
+                }
             }
-            let text = finding.first_violation();
-            finding.is_doubtful = text.is_some()
+            let texts = findings.first_violations(names);
+            let mut finding = findings.into_finding(names);
+            finding.is_doubtful = !texts.is_empty()
                 && match evidence {
                     Evidence::Whole => false,
                     Evidence::Incomplete => !finding.property.needs_no_other_fact(),
                     Evidence::Corrupted | Evidence::Changed => true,
                 };
             if !finding.is_doubtful {
-                wrong.extend(text);
+                // What the federation expects of a system says most about it.
+                let is_first = names.system.is_some() && finding.property == Property::Expected;
+                let place = if is_first { 0 } else { wrong.len() };
+                wrong.splice(place..place, texts);
             } else if finding.unknown.is_none() {
                 let why = match evidence {
                     Evidence::Changed => "the record was changed",
@@ -102,7 +106,7 @@ impl Judgement {
                     Evidence::Incomplete if names.unmatched.is_some() => "lines may be missing",
                     Evidence::Incomplete | Evidence::Whole => "facts may be missing",
                 };
-                finding.unknown = text.map(|it| format!("doubtful, because {why}: {it}"));
+                finding.unknown = texts.first().map(|it| format!("doubtful, because {why}: {it}"));
             }
             judged.push(finding);
         }

@@ -234,7 +234,7 @@ fn on_cluster(
     interrupted: &AtomicBool,
 ) -> Result<Vec<PathBuf>, CommandError> {
     let begun = Instant::now();
-    Made::recorded(federation, settings.first_seed, interrupted).map_err(files::unfit)?;
+    Made::compared(federation, settings.first_seed, interrupted).map_err(files::unfit)?;
     let run = begun.elapsed();
     let runs = settings.protocols.len() as u64 * u64::from(settings.seeds) * work.runs_of_protocol();
     let divisible = Divisible {

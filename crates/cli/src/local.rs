@@ -95,6 +95,9 @@ impl Processes<'_> {
                  are not emulated"
             )));
         }
+        if let Some(kernel) = self.kernel {
+            self.check_link_faults(options, kernel)?;
+        }
         let is_emulated = |it: &LinkProperties| match self.kernel {
             None => *it == LinkProperties::default(),
             Some(kernel) => kernel.left_for_node(*it) == LinkProperties::default(),
@@ -113,6 +116,28 @@ impl Processes<'_> {
             ));
         }
         Ok(())
+    }
+
+    /// Refuses faults that change the delay or the loss of a link of a system, if this kernel does not emulate them.
+    fn check_link_faults(&self, options: &RunOptions, kernel: Kernel) -> Result<(), CommandError> {
+        let is_delayed = |it: LinkProperties| (it.latency, it.jitter, it.loss_ppm);
+        let is_without_effect = |it: &PlannedFault| match it.fault {
+            Fault::Link { from, to, properties: Some(changed), .. } => {
+                let base = options.links.between(from, to);
+                kernel.left_for_node(changed) != LinkProperties::default()
+                    && is_delayed(changed) != is_delayed(base)
+            }
+            _ => false,
+        };
+        let Some(fault) = options.supervisor.plan.iter().find(|it| is_without_effect(it)) else {
+            return Ok(());
+        };
+        Err(CommandError::input(miette::miette!(
+            help = "run it where `faultline doctor --tc` finds sch_netem, or change only `bandwidth`, or use `partition`",
+            "fault {} changes the delay or the loss of a link, but this kernel does not emulate them (sch_netem), so the fault \
+             would have no effect on the programs of a system",
+            fault.no.0
+        )))
     }
 
     fn carry_out(

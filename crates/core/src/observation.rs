@@ -91,6 +91,29 @@ pub enum Source {
     Probe(ProbeNo),
 }
 
+/// The samples that a limit of latency is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LatencyOf {
+    /// Half of them.
+    P50,
+    /// 99 % of them.
+    P99,
+    /// All of them.
+    Max,
+}
+
+impl LatencyOf {
+    /// Returns the name of the limit in a federation file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            LatencyOf::P50 => "p50",
+            LatencyOf::P99 => "p99",
+            LatencyOf::Max => "max",
+        }
+    }
+}
+
 impl Observation {
     /// Returns the watch or the probe whose line or sample this is.
     pub const fn source(&self) -> Option<Source> {

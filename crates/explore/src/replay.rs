@@ -125,6 +125,7 @@ impl Replay<'_> {
             added: Vec::new(),
             faults: draft.plan.iter().map(|it| (it.no, FaultState::Effective)).collect(),
             effects: Vec::new(),
+            pressure: None,
             links: None,
             duration: collector.now.since(Time::ZERO),
             program: None,

@@ -179,7 +179,7 @@ pub(crate) fn played(
 
 /// Returns the session of a scenario.
 pub(crate) fn session(scenario: &Scenario) -> Session<'_> {
-    Session::new(&scenario.federation).seed(scenario.seed)
+    Session::new(&scenario.federation).seed(scenario.seed).needing_no_faults()
 }
 
 /// Returns a simulator that limits the number of events.

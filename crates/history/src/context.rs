@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use faultline_core::fault::{FaultAccount, Outcome};
 use faultline_core::{
-    ClusterId, Digest, FactKind, FactKinds, GroupId, MessageId, PlannedFault, ProcessId, Promise, Promises,
-    Role, Scope, Span, TaskId, Time,
+    ClusterId, Digest, FactKind, FactKinds, FaultNo, GroupId, MessageId, PlannedFault, ProcessId, Promise,
+    Promises, Role, Scope, Span, TaskId, Time,
 };
 use faultline_trace::RunNames;
 use faultline_trace::expectation::{Expectation, SystemEntry};
 use faultline_trace::manifest::{
-    BackendKind, Bounds, Copies, EffectEntry, LinkEntry, Manifest, ReplicaHolders,
+    BackendKind, Bounds, Copies, EffectEntry, LinkEntry, Manifest, Pressure, ReplicaHolders,
 };
 
 /// Information about a run beyond its facts. It comes only from the run's manifest, so runs with equal
@@ -30,6 +30,8 @@ pub struct Context {
     pub planned_faults: usize,
     /// The planned faults, including those added during the run. Empty if only their number is known.
     pub plan: Vec<PlannedFault>,
+    /// The planned faults that need not occur, because their times were drawn or taken from a failure trace.
+    pub drawn: BTreeSet<FaultNo>,
     /// The outcome of each fault according to the record; `None` if the record does not state the outcomes.
     pub faults: Option<Vec<FaultAccount>>,
     /// Whether the driver measures every link before the application begins.
@@ -59,6 +61,8 @@ pub struct Context {
     pub halting: BTreeSet<FactKind>,
     /// The times at which faults took effect; empty in virtual time.
     pub effects: Vec<EffectEntry>,
+    /// How busy the processors of this machine were; `None` if this is unknown, as on other backends.
+    pub pressure: Option<Pressure>,
     /// The number of spare nodes.
     pub spares: u32,
     /// The time within which the failures caused by one fault count as simultaneous.
@@ -100,6 +104,7 @@ impl Context {
             names: manifest.names(),
             planned_faults: manifest.plan.len(),
             plan: manifest.plan.clone(),
+            drawn: manifest.drawn.iter().copied().collect(),
             faults: Some(manifest.faults.clone()),
             measures_links: matches!(manifest.backend, BackendKind::Local | BackendKind::Kubernetes),
             in_pods: manifest.backend == BackendKind::Kubernetes,
@@ -114,6 +119,7 @@ impl Context {
             volatile_storage: manifest.volatile_storage,
             halting: manifest.plan.iter().filter_map(|it| it.trigger.fact()).collect(),
             effects: manifest.effects.clone(),
+            pressure: manifest.pressure.clone(),
             spares: manifest.spares,
             at_once_within: manifest.at_once_within,
             links: manifest.links.clone(),

@@ -3,22 +3,28 @@
 //! A figure is a number with an uncertainty, and may be a lower bound: further recoveries, rollbacks and lost work may
 //! follow if the record is incomplete or the run did not end. Whether an expectation is met is known only if the whole
 //! range of the figure is on one side of the limit.
+//!
+//! A figure that is a time also has a value that excludes what may not be the system's fault: the time in which the
+//! machine was busy or, for an availability, the time in which the probe was not observed. If the figure misses its limit
+//! only because of this time, nothing is known. If it misses the limit without this time, it is not met.
 
 use std::collections::BTreeSet;
 
 use faultline_core::fault::Outcome;
 use faultline_core::{
-    CheckNo, ClusterId, Ending, Fact, FactKind, FactNo, Life, Observation, ProbeNo, ProcessId, Scope, Span,
-    Time,
+    CheckNo, ClusterId, EndedBy, Ending, Fact, FactKind, FactNo, Fault, FaultNo, LatencyOf, Life,
+    Observation, ProbeNo, ProcessId, Scope, Span, Time,
 };
 use faultline_trace::expectation::Expectation;
 use serde::Serialize;
 
-use crate::availability::{ProbeHistory, ProbeOutage, probes};
+use crate::availability::{
+    Before, FaultRecovery, Latency, ProbeHistory, ProbeOutage, Sample, probes, said_in_line,
+};
 use crate::history::History;
 use crate::ledger::Ledger;
 use crate::lost::Returns;
-use crate::outages::outages;
+use crate::outages::{Outage, outages};
 use crate::segments::Source;
 
 /// An expectation with the figure that it is about.
@@ -27,6 +33,8 @@ use crate::segments::Source;
 pub struct Assessment {
     /// The expectation, as a noun phrase.
     pub expected: String,
+    /// What the expectation is about.
+    pub about: About,
     /// The figure in words; `None` if there is none.
     pub measured: Option<String>,
     /// The figure: seconds, a number, or a fraction. `None` if there is none.
@@ -35,11 +43,56 @@ pub struct Assessment {
     pub limit: f64,
     /// The largest possible error of the figure.
     pub uncertainty: f64,
+    /// What the command of a check wrote last, as one line; `None` if it wrote nothing, and for other expectations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
+    /// The file with the output of a check, in the directory of the record; `None` for other expectations, or if the check
+    /// did not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
     /// Whether the expectation is met.
     pub met: Met,
     /// The reason why this is unknown, and its remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown: Option<Unknown>,
+}
+
+/// What an expectation is about. What tells most about a loss comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum About {
+    /// A check.
+    Check,
+    /// Commands that ended by themselves.
+    Exits,
+    /// The time in which a probe failed.
+    Outages,
+    /// Another time, or the amount of lost work.
+    Times,
+    /// The number of rollbacks or faults.
+    Numbers,
+}
+
+impl About {
+    fn of(expectation: &Expectation) -> About {
+        match expectation {
+            Expectation::Check { .. } => About::Check,
+            Expectation::Exits { .. } => About::Exits,
+            Expectation::Availability { .. }
+            | Expectation::LongestOutage { .. }
+            | Expectation::ProbeRecovered { .. } => About::Outages,
+            Expectation::Latency { .. }
+            | Expectation::RecoveredWithin(_)
+            | Expectation::LostWork { .. }
+            | Expectation::FinishedWithin(_) => About::Times,
+            Expectation::Rollbacks { .. } | Expectation::Faults { .. } => About::Numbers,
+        }
+    }
+
+    /// Returns whether a busy machine can change the figure.
+    pub fn is_time(self) -> bool {
+        matches!(self, About::Outages | About::Times)
+    }
 }
 
 /// Whether an expectation is met.
@@ -72,9 +125,20 @@ struct Figure {
     value: f64,
     /// The largest possible error of the value.
     error: f64,
+    /// The value without the time that may not be the system's fault.
+    at_best: f64,
+    /// Why the figure may not be the system's fault, if `at_best` differs from the value.
+    excuse: Option<Unknown>,
     /// The reason why the figure may be larger than the value by any amount.
     more: Option<Unknown>,
     words: String,
+}
+
+impl Figure {
+    /// Creates a figure that only the system determines.
+    fn new(value: f64, more: Option<Unknown>, words: String) -> Figure {
+        Figure { value, error: 0.0, at_best: value, excuse: None, more, words }
+    }
 }
 
 /// Compares what the federation expects with the run.
@@ -87,24 +151,49 @@ pub fn assess(history: &History<'_>) -> Vec<Assessment> {
 /// The largest share of the time that may be unobserved.
 const MOST_UNOBSERVED: f64 = 0.05;
 
-/// Returns the commands that ended by themselves although they must not, with the facts that state this.
-pub fn unpermitted_exits<'h>(history: &'h History<'_>) -> Vec<(Source, &'h Ending)> {
+/// A command that ended by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exit<'h> {
+    /// The fact that states the end.
+    pub source: Source,
+    /// The time of this fact.
+    pub at: Time,
+    /// How the command ended.
+    pub ending: &'h Ending,
+    /// What the command wrote last, as one line; `None` if it wrote nothing.
+    pub said: Option<String>,
+    /// Whether the command may end in this way.
+    pub is_permitted: bool,
+}
+
+/// Returns the commands that ended by themselves, in the order of processes and lives.
+pub fn exits<'h>(history: &'h History<'_>) -> Vec<Exit<'h>> {
     let Some(system) = &history.context.system else { return Vec::new() };
     let is_permitted = |process: &ProcessId, ending: &Ending| {
         system.may_exit.contains(process) || ending.is_success() && system.may_finish.contains(process)
     };
     let mut exits = Vec::new();
     for (&(process, life), stream) in &history.trace.streams {
-        for (number, (_, fact)) in (0..).map(FactNo).zip(stream) {
+        for (number, (at, fact)) in (0..).map(FactNo).zip(stream) {
             if let Fact::Observed(it) = fact
-                && let Observation::Exited { ending, .. } = &**it
-                && !is_permitted(&process, ending)
+                && let Observation::Exited { ending, said } = &**it
             {
-                exits.push((Source { process, life, number }, ending));
+                exits.push(Exit {
+                    source: Source { process, life, number },
+                    at: *at,
+                    ending,
+                    said: said_in_line(said),
+                    is_permitted: is_permitted(&process, ending),
+                });
             }
         }
     }
     exits
+}
+
+/// Returns the file with the output of a life of a node's command, in the directory of the record.
+pub fn log_of(history: &History<'_>, process: ProcessId, life: Life) -> String {
+    format!("logs/{}-{}.log", history.context.names.process(process), life.0)
 }
 
 /// Returns the nodes of a system that had been ready, but whose last life was not, although its command ran.
@@ -133,8 +222,13 @@ struct Measuring<'h, 'a> {
 
 impl Measuring<'_, '_> {
     fn assess(&self, expectation: &Expectation) -> Assessment {
+        let checked = match *expectation {
+            Expectation::Check { check, .. } => self.checked(check),
+            _ => None,
+        };
         let (limit, figure) = match *expectation {
-            Expectation::Availability { probe, at_least } => (at_least, self.availability(probe)),
+            Expectation::Availability { probe, at_least } => (at_least, self.availability(probe, at_least)),
+            Expectation::Latency { probe, of, at_most } => (at_most.as_secs_f64(), self.latency(probe, of)),
             Expectation::LongestOutage { probe, at_most } => {
                 (at_most.as_secs_f64(), self.longest_outage(probe))
             }
@@ -142,30 +236,34 @@ impl Measuring<'_, '_> {
                 let limit = within.as_secs_f64();
                 (limit, self.recovery_of(probe, limit))
             }
-            Expectation::Check { check, .. } => (0.0, self.check(check)),
+            Expectation::Check { .. } => (0.0, self.check(checked.as_ref())),
             Expectation::Exits { cluster, at_most } => (at_most as f64, Ok(self.exits(cluster))),
             Expectation::RecoveredWithin(within) => (within.as_secs_f64(), self.recovery()),
             Expectation::Rollbacks { at_most } => (at_most as f64, Ok(self.rollbacks())),
             Expectation::LostWork { at_most } => (at_most.as_secs_f64(), Ok(self.lost_work())),
             Expectation::FinishedWithin(within) => (within.as_secs_f64(), self.duration()),
+            Expectation::Faults { at_least } => (at_least as f64, Ok(self.faults())),
         };
-        let is_affected_by_links = !matches!(
-            expectation,
-            Expectation::Rollbacks { .. } | Expectation::Check { .. } | Expectation::Exits { .. }
-        );
-        // An availability must not be too small, all other figures must not be too large.
-        let sign = if matches!(expectation, Expectation::Availability { .. }) { -1.0 } else { 1.0 };
+        let about = About::of(expectation);
+        // An availability and a number of faults must not be too small, all other figures must not be too large.
+        let sign = match expectation {
+            Expectation::Availability { .. } | Expectation::Faults { .. } => -1.0,
+            _ => 1.0,
+        };
         let (met, unknown) = match &figure {
-            Ok(figure) => self.compare(figure, sign, limit, is_affected_by_links),
+            Ok(figure) => self.compare(figure, sign, limit, about.is_time()),
             Err(unknown) => (Met::Unknown, Some(unknown.clone())),
         };
         let figure = figure.ok();
         Assessment {
             expected: expectation.describe(&self.history.context.names),
+            about,
             figure: figure.as_ref().map(|it| it.value),
             uncertainty: figure.as_ref().map_or(0.0, |it| it.error),
             measured: figure.map(|it| it.words),
             limit,
+            said: checked.as_ref().and_then(|it| said_in_line(it.said)),
+            log: checked.map(|it| log_of(self.history, it.process, it.life)),
             met,
             unknown,
         }
@@ -180,8 +278,8 @@ impl Measuring<'_, '_> {
         is_affected_by_links: bool,
     ) -> (Met, Option<Unknown>) {
         let unknown = |it| (Met::Unknown, Some(it));
-        let (value, limit) = (figure.value * sign, limit * sign);
-        if value - figure.error > limit {
+        let misses = |value: f64| value * sign - figure.error > limit * sign;
+        if misses(figure.at_best) {
             let context = &self.history.context;
             let is_off = || context.links.iter().any(|it| context.judges_link(it) && it.is_off());
             return match is_affected_by_links && is_off() {
@@ -196,7 +294,10 @@ impl Measuring<'_, '_> {
         if let Some(more) = &figure.more {
             return unknown(more.clone());
         }
-        if value + figure.error <= limit {
+        if let Some(excuse) = figure.excuse.as_ref().filter(|_| misses(figure.value)) {
+            return unknown(excuse.clone());
+        }
+        if figure.value * sign + figure.error <= limit * sign {
             return (Met::Yes, None);
         }
         unknown(Unknown {
@@ -206,19 +307,45 @@ impl Measuring<'_, '_> {
         })
     }
 
+    /// Returns for how long the machine was busy in a period.
+    fn busy(&self, from: Time, upto: Time) -> Span {
+        self.history.context.pressure.as_ref().map_or(Span::ZERO, |it| it.within(from, upto))
+    }
+
+    /// Returns the longest of these periods, and the longest without the time in which the machine was busy. `what` is
+    /// what a period is called.
+    fn longest(
+        &self,
+        periods: impl Iterator<Item = (Time, Time)>,
+        what: &str,
+    ) -> Option<(f64, f64, Option<Unknown>)> {
+        let each =
+            periods.map(|(from, upto)| (upto.since(from).as_secs_f64(), self.busy(from, upto).as_secs_f64()));
+        let all: Vec<(f64, f64)> = each.collect();
+        let (longest, busy) = all.iter().copied().max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let at_best = all.iter().map(|(lasted, busy)| lasted - busy).fold(0.0, f64::max);
+        Some((longest, at_best, was_busy(busy, what)))
+    }
+
     /// Returns the longest recovery from an outage.
     fn recovery(&self) -> Result<Figure, Unknown> {
         let (history, begun) = (self.history, self.history.supervision.begun.unwrap_or_default());
         let all = outages(history, &Ledger::of(history));
         let ended = history.end().since(begun).as_secs_f64();
-        let longest = all.iter().map(|it| it.recovery_seconds.unwrap_or(ended - it.at_seconds));
-        let Some(value) = longest.max_by(f64::total_cmp) else {
+        let at = |seconds: f64| begun + Span((seconds.max(0.0) * 1e9) as u64);
+        let period = |it: &Outage| {
+            let lasted = it.recovery_seconds.unwrap_or(ended - it.at_seconds);
+            (lasted, self.busy(at(it.at_seconds), at(it.at_seconds + lasted)).as_secs_f64())
+        };
+        let periods: Vec<(f64, f64)> = all.iter().map(period).collect();
+        let Some(&(value, busy)) = periods.iter().max_by(|a, b| a.0.total_cmp(&b.0)) else {
             return Err(self.lacks_facts().unwrap_or_else(|| Unknown {
                 reason: "no process failed".into(),
                 remedy: "plan a fault that ends a process, or omit the expectation",
                 lacks_facts: false,
             }));
         };
+        let at_best = periods.iter().map(|(lasted, busy)| lasted - busy).fold(0.0, f64::max);
         let is_open = all.iter().any(|it| it.recovery_seconds.is_none());
         let error = self.clock_error();
         let words = match all.len() {
@@ -233,7 +360,7 @@ impl Measuring<'_, '_> {
                 lacks_facts: false,
             })
         });
-        Ok(Figure { value, error, more, words })
+        Ok(Figure { value, error, at_best, excuse: was_busy(busy, "this recovery"), more, words })
     }
 
     /// Returns the number of rollbacks: of clusters or, if each process rolls back alone, of processes.
@@ -251,19 +378,38 @@ impl Measuring<'_, '_> {
                 all.collect::<BTreeSet<_>>().len()
             })
             .sum();
-        let words = number.to_string();
-        Figure { value: number as f64, error: 0.0, more: self.unfinished(), words }
+        Figure::new(number as f64, self.unfinished(), number.to_string())
+    }
+
+    /// Returns the number of faults that took effect.
+    fn faults(&self) -> Figure {
+        let number = took_effect(self.history).len();
+        // More faults may have taken effect than the record shows.
+        Figure::new(number as f64, self.lacks_facts(), number.to_string())
     }
 
     /// Returns the lost work of all processes.
     fn lost_work(&self) -> Figure {
         let returns = Returns::new(self.history);
         let all = self.history.context.clusters.iter().flatten();
-        let undone = all.flat_map(|it| returns.of(*it)).map(|it| it.lost());
-        let lost = undone.chain(returns.successions().into_iter().map(|it| it.lost()));
-        let value = lost.fold(Span::ZERO, |sum, it| sum + it).as_secs_f64();
+        let undone = all.flat_map(|it| returns.of(*it)).flat_map(|it| it.undone.clone());
+        let taken_over = returns.successions();
+        let undone = undone.chain(taken_over.iter().flat_map(|it| it.undone.clone()));
+        let (mut value, mut busy) = (Span::ZERO, Span::ZERO);
+        for it in undone {
+            value = value + it.lost();
+            busy = busy + self.busy(it.began, it.ended).min(it.lost());
+        }
+        let (value, busy) = (value.as_secs_f64(), busy.as_secs_f64());
         let error = self.clock_error() * self.history.supervision.ends.len() as f64;
-        Figure { value, error, more: self.unfinished(), words: seconds(value, error) }
+        Figure {
+            value,
+            error,
+            at_best: value - busy,
+            excuse: was_busy(busy, "the lost time"),
+            more: self.unfinished(),
+            words: seconds(value, error),
+        }
     }
 
     /// Returns the time from the start of the application to the end of the run, by the supervisor's clock.
@@ -281,100 +427,195 @@ impl Measuring<'_, '_> {
             true => seconds(value, 0.0),
             false => format!("not finished after {}", seconds(value, 0.0)),
         };
-        Ok(Figure { value, error: 0.0, more: self.unfinished(), words })
+        let busy = self.busy(begun, context.end).as_secs_f64();
+        let figure = Figure::new(value, self.unfinished(), words);
+        Ok(Figure { at_best: value - busy, excuse: was_busy(busy, "the run"), ..figure })
     }
 
     fn probe(&self, probe: ProbeNo) -> Result<&ProbeHistory, Unknown> {
         let history = self.probes.get(probe.index()).filter(|it| it.samples().1 > 0);
-        let history = history.ok_or_else(|| Unknown {
+        history.ok_or_else(|| Unknown {
             reason: "the probe did not run".into(),
             remedy: "see the log of its node, or let another cluster run it (`by`)",
             lacks_facts: !self.is_over,
-        })?;
-        match history.unobserved() {
-            share if share > MOST_UNOBSERVED => Err(Unknown {
-                reason: format!("the probe was not observed for {:.1} % of the time", share * 100.0),
-                remedy: "let a cluster of clients run it (`by`), which no fault affects, or use an idle machine",
-                lacks_facts: false,
-            }),
-            _ => Ok(history),
-        }
+        })
     }
 
-    /// Returns the share of successful samples.
-    fn availability(&self, probe: ProbeNo) -> Result<Figure, Unknown> {
-        let (succeeded, all) = self.probe(probe)?.samples();
-        let value = succeeded as f64 / all as f64;
-        let words = format!("{:.1} % of {all} samples", value * 100.0);
-        Ok(Figure { value, error: 0.0, more: self.unfinished(), words })
+    /// Returns the reason why too little is known about a probe, if it was not observed for too long.
+    fn unobserved(&self, probe: &ProbeHistory) -> Option<Unknown> {
+        let share = probe.unobserved();
+        (share > MOST_UNOBSERVED).then(|| {
+            let last = probe.strips.iter().filter_map(|it| it.last_unknown.as_ref()).max_by_key(|it| it.at);
+            let said = last.map(|it| format!(" (the last sample that shows nothing: {})", it.text));
+            Unknown {
+                reason: format!(
+                    "the probe was not observed for {:.1} % of the time{}",
+                    share * 100.0,
+                    said.unwrap_or_default()
+                ),
+                remedy: "let a cluster of clients run it (`by`), which no fault affects, sample less often, or use an idle \
+                         machine",
+                lacks_facts: false,
+            }
+        })
+    }
+
+    /// Returns the share of the time in which the probe was up. If it was not observed for too long, there is no such
+    /// figure, unless it misses the limit anyway.
+    fn availability(&self, probe: ProbeNo, limit: f64) -> Result<Figure, Unknown> {
+        let probe = self.probe(probe)?;
+        let availability = probe.availability();
+        let unobserved = self.unobserved(probe);
+        let Some(value) = availability.share() else {
+            return Err(unobserved.unwrap_or_else(|| Unknown {
+                reason: "the probe was not observed".into(),
+                remedy: "let the run last longer",
+                lacks_facts: !self.is_over,
+            }));
+        };
+        let busy = probe.outages().map(|it| self.busy(it.from, it.upto));
+        let busy = busy.fold(Span::ZERO, |sum, it| sum + it);
+        let excuse = was_busy(busy.as_secs_f64(), "the time in which the probe failed").unwrap_or_else(|| Unknown {
+            reason: format!(
+                "the probe was not observed for {:.1} % of the time, which may be the reason",
+                probe.unobserved() * 100.0
+            ),
+            remedy: "let a cluster of clients run it (`by`), which no fault affects, or use an idle machine",
+            lacks_facts: false,
+        });
+        let words = format!(
+            "{:.1} % of {}",
+            value * 100.0,
+            seconds(availability.whole.as_secs_f64() - availability.unobserved.as_secs_f64(), 0.0)
+        );
+        let at_best = availability.at_best(busy);
+        let more = match unobserved {
+            Some(unobserved) if at_best >= limit => return Err(unobserved),
+            unobserved => self.unfinished().or(unobserved),
+        };
+        Ok(Figure { at_best, excuse: Some(excuse), ..Figure::new(value, more, words) })
+    }
+
+    /// Returns how long the successful samples of a probe took.
+    fn latency(&self, probe: ProbeNo, of: LatencyOf) -> Result<Figure, Unknown> {
+        let probe = self.probe(probe)?;
+        let successful = || probe.strips.iter().flat_map(|it| &it.samples).filter(|it| it.is_success());
+        let figure = |taken: &dyn Fn(&Sample) -> Span| {
+            let latency = Latency::of(successful().map(taken), probe.entry.every)?;
+            Some(match of {
+                LatencyOf::P50 => latency.p50,
+                LatencyOf::P99 => latency.p99,
+                LatencyOf::Max => latency.longest,
+            })
+        };
+        let idle = |it: &Sample| Span(it.latency().0.saturating_sub(self.busy(it.from, it.upto).0));
+        let (Some(value), Some(at_best)) = (figure(&Sample::latency), figure(&idle)) else {
+            return Err(Unknown {
+                reason: "no sample succeeded".into(),
+                remedy: "see why the probe failed, or assert its availability",
+                lacks_facts: !self.is_over,
+            });
+        };
+        let busy = value.as_secs_f64() - at_best.as_secs_f64();
+        let words = format!("{} of {} samples", seconds(value.as_secs_f64(), 0.0), successful().count());
+        let more = self.unfinished().or_else(|| self.unobserved(probe));
+        let figure = Figure::new(value.as_secs_f64(), more, words);
+        Ok(Figure { at_best: at_best.as_secs_f64(), excuse: was_busy(busy, "this latency"), ..figure })
     }
 
     /// Returns the longest outage of a probe.
     fn longest_outage(&self, probe: ProbeNo) -> Result<Figure, Unknown> {
         let probe = self.probe(probe)?;
-        let longest = probe.outages().map(ProbeOutage::lasted).max().unwrap_or_default();
-        let more = self.unfinished().or_else(|| {
-            probe.outages().any(|it| it.is_open).then(|| Unknown {
+        let periods = probe.outages().map(|it| (it.from, it.upto));
+        let (value, at_best, excuse) =
+            self.longest(periods, "this outage").unwrap_or((Span::ZERO.as_secs_f64(), 0.0, None));
+        let more = self.unfinished().or_else(|| self.unobserved(probe)).or_else(|| {
+            probe.outages().any(|it: &ProbeOutage| it.is_open).then(|| Unknown {
                 reason: "an outage had not ended when it was last observed".into(),
                 remedy: "let the run last longer, or let a cluster of clients run the probe (`by`)",
                 lacks_facts: false,
             })
         });
-        let value = longest.as_secs_f64();
-        Ok(Figure { value, error: 0.0, more, words: seconds(value, 0.0) })
+        Ok(Figure { at_best, excuse, ..Figure::new(value, more, seconds(value, 0.0)) })
     }
 
     /// Returns the longest recovery of a probe after a fault. A fault is not judged if the next one takes effect, or the
-    /// run ends, before the probe has recovered and before the limit.
+    /// run ends, before the probe has recovered and before the limit. If the probe was not working when a fault struck,
+    /// its recovery from this fault is unknown.
     fn recovery_of(&self, probe: ProbeNo, limit: f64) -> Result<Figure, Unknown> {
         let probe = self.probe(probe)?;
         let error = probe.uncertainty().as_secs_f64() + self.clock_error();
-        let judged: Vec<(f64, bool)> = probe
-            .recoveries
-            .iter()
-            .map(|it| (it.recovered.unwrap_or(it.within).as_secs_f64(), it.recovered.is_some()))
-            .filter(|(value, has_recovered)| *has_recovered || value - error > limit)
-            .collect();
-        let Some(&(value, has_recovered)) = judged.iter().max_by(|a, b| a.0.total_cmp(&b.0)) else {
-            return Err(Unknown {
+        let not_working = probe.recoveries.iter().find_map(|it| self.not_working(probe, it));
+        let is_judged = |it: &&FaultRecovery| {
+            let has_missed = || it.within.as_secs_f64() - error > limit;
+            it.before == Before::Working && (it.recovered.is_some() || has_missed())
+        };
+        let judged: Vec<&FaultRecovery> = probe.recoveries.iter().filter(is_judged).collect();
+        let periods = judged.iter().map(|it| (it.at, it.at + it.recovered.unwrap_or(it.within)));
+        let Some((value, at_best, excuse)) = self.longest(periods, "this recovery") else {
+            return Err(not_working.unwrap_or_else(|| Unknown {
                 reason: "no fault took effect long enough before the next one or the end".into(),
                 remedy: "plan a fault, or leave more time after it",
                 lacks_facts: !self.is_over,
-            });
+            }));
         };
         let time = seconds(value, error);
-        let words = match (has_recovered, judged.len()) {
-            (false, _) => format!("not recovered after {time}"),
-            (true, 1) => time,
-            (true, faults) => format!("{time}, the longest after {faults} faults"),
+        let words = match judged.len() {
+            _ if judged.iter().any(|it| it.recovered.is_none() && it.within.as_secs_f64() >= value) => {
+                format!("not recovered after {time}")
+            }
+            _ if judged.iter().all(|it| it.did_not_fail()) => "did not fail".to_owned(),
+            1 => time,
+            faults => format!("{time}, the longest after {faults} faults"),
         };
-        Ok(Figure { value, error, more: self.lacks_facts(), words })
+        let more = self.lacks_facts().or_else(|| self.unobserved(probe)).or(not_working);
+        Ok(Figure { error, at_best, excuse, ..Figure::new(value, more, words) })
+    }
+
+    /// Returns why nothing is known about the recovery of a probe from a fault, if it was not working when the fault
+    /// struck.
+    fn not_working(&self, probe: &ProbeHistory, it: &FaultRecovery) -> Option<Unknown> {
+        let (process, what) = match it.before {
+            Before::Working => return None,
+            Before::Failing(process) => (process, "was failing"),
+            Before::Unobserved(process) => (process, "was not observed"),
+        };
+        Some(Unknown {
+            reason: format!(
+                "probe {} of {} {what} when fault {} struck, so its recovery is unknown",
+                probe.entry.name,
+                self.history.context.process(process),
+                it.no.0
+            ),
+            remedy: "see why the probe did not succeed before the fault, or plan the fault for another time",
+            lacks_facts: false,
+        })
+    }
+
+    /// Returns the result of a check; `None` if it did not run.
+    fn checked(&self, check: CheckNo) -> Option<Checked<'_>> {
+        let streams = self.history.trace.streams.iter();
+        let mut facts = streams
+            .flat_map(|(&(process, life), stream)| stream.iter().map(move |(_, fact)| (process, life, fact)));
+        facts.find_map(|(process, life, fact)| {
+            let Fact::Observed(it) = fact else { return None };
+            let Observation::Checked { check: of, latency, ending, said } = &**it else { return None };
+            (*of == check).then_some(Checked { process, life, latency: *latency, ending, said })
+        })
     }
 
     /// Returns 0 if a check succeeded, and 1 if it failed.
-    fn check(&self, check: CheckNo) -> Result<Figure, Unknown> {
-        let facts = self.history.trace.streams.values().flatten();
-        let mut results = facts.filter_map(|(_, fact)| match fact {
-            Fact::Observed(it) => match &**it {
-                Observation::Checked { check: of, latency, ending, .. } if *of == check => {
-                    Some((latency, ending))
-                }
-                _ => None,
-            },
-            _ => None,
-        });
-        match results.next() {
-            Some((latency, ending)) if *ending == Ending::TimedOut || ending.is_unknown() => Err(Unknown {
-                reason: format!("{ending} after {latency}"),
+    fn check(&self, checked: Option<&Checked<'_>>) -> Result<Figure, Unknown> {
+        match checked {
+            Some(it) if *it.ending == Ending::TimedOut || it.ending.is_unknown() => Err(Unknown {
+                reason: quoted_after(it),
                 remedy: "raise `within`, or correct the command",
                 lacks_facts: false,
             }),
-            Some((latency, ending)) => Ok(Figure {
-                value: if ending.is_success() { 0.0 } else { 1.0 },
-                error: 0.0,
-                more: None,
-                words: format!("{ending} after {latency}"),
-            }),
+            Some(it) => {
+                let value = if it.ending.is_success() { 0.0 } else { 1.0 };
+                Ok(Figure::new(value, None, format!("{} after {}", it.ending, it.latency)))
+            }
             None => Err(Unknown {
                 reason: "the check did not run".into(),
                 remedy: "see whether the run ended early, and whether the node of the check was up",
@@ -388,7 +629,7 @@ impl Measuring<'_, '_> {
         let members = self.history.context.clusters.get(cluster.index()).into_iter().flatten();
         let streams = members.flat_map(|it| self.history.trace.lives(*it)).flat_map(|(_, stream)| stream);
         let number = streams.filter(|(_, fact)| fact.kind() == FactKind::Exited).count();
-        Figure { value: number as f64, error: 0.0, more: self.unfinished(), words: number.to_string() }
+        Figure::new(number as f64, self.unfinished(), number.to_string())
     }
 
     /// Returns the largest difference between the clocks of two processes that the record shows.
@@ -419,6 +660,57 @@ impl Measuring<'_, '_> {
     }
 }
 
+/// The result of a check.
+struct Checked<'h> {
+    process: ProcessId,
+    life: Life,
+    latency: Span,
+    ending: &'h Ending,
+    said: &'h str,
+}
+
+/// Describes the result of a check, with what it wrote last.
+fn quoted_after(it: &Checked<'_>) -> String {
+    let said = said_in_line(it.said).map(|said| format!(": {said}")).unwrap_or_default();
+    format!("{} after {}{said}", it.ending, it.latency)
+}
+
+/// Returns the reason why a time may be the machine's fault; `None` if the machine was not busy.
+fn was_busy(busy: f64, of: &str) -> Option<Unknown> {
+    (busy > 0.0).then(|| Unknown {
+        reason: format!("the machine was busy for {} of {of}", seconds(busy, 0.0)),
+        remedy: "repeat the run on an idle machine",
+        lacks_facts: false,
+    })
+}
+
+/// Returns the faults that were injected and took effect, as far as the record shows.
+///
+/// On real processes, the run may end before a process applies an injected fault. The manifest states when processes
+/// applied it. A fault that ended no life, because its target was down already, needs no report. In virtual time, a fault is
+/// applied when it is injected. Until a run ends, its manifest states no effects, so nothing is known about its faults.
+pub fn took_effect(history: &History<'_>) -> BTreeSet<FaultNo> {
+    let context = history.context;
+    let flipped = history.flipped_by();
+    let is_reported = |no: FaultNo| {
+        let mut effects = context.effects.iter().filter(|it| it.no == no);
+        effects.any(|it| it.on.iter().any(|it| it.at.is_some()))
+    };
+    // The end of a life is detected only once its place has seen it.
+    let has_ended = |no| {
+        let ends = history.supervision.ends.iter().filter(|it| it.by == Some(EndedBy::Fault(no)));
+        let detected: Vec<bool> = ends.map(|it| it.detected.is_some()).collect();
+        detected.is_empty() || detected.contains(&true)
+    };
+    let is_applied = |no: FaultNo, fault: &Fault| match fault.flips() {
+        Some(_) => flipped.contains_key(&no),
+        None if !context.measures_links || context.outcome.is_none() => true,
+        None => is_reported(no) || fault.kills().is_some() && has_ended(no),
+    };
+    let injected = history.supervision.injected.iter();
+    injected.filter(|it| is_applied(it.0, it.1)).map(|it| it.0).collect()
+}
+
 /// Formats a time with its uncertainty.
 fn seconds(value: f64, error: f64) -> String {
     let time = faultline_trace::duration::span;
@@ -432,7 +724,7 @@ fn seconds(value: f64, error: f64) -> String {
 mod tests {
     use faultline_core::fault::Outcome;
     use faultline_core::{EndedBy, FaultNo, Life, Time};
-    use faultline_trace::manifest::{Effect, EffectEntry};
+    use faultline_trace::manifest::{Effect, EffectEntry, Pressure};
 
     use super::*;
     use crate::testing::{Run, p};
@@ -537,6 +829,46 @@ mod tests {
         assert_eq!(met(&run), [Met::Yes]);
         run.context.expectations = vec![Expectation::RecoveredWithin(Span::from_millis(2_994))];
         assert_eq!(met(&run), [Met::No]);
+    }
+
+    #[test]
+    fn a_time_that_misses_its_limit_only_because_the_machine_was_busy_is_unknown() {
+        let seconds = |from: u64, upto: u64| (Time::ZERO + SECOND * from, Time::ZERO + SECOND * upto);
+        let expected = [
+            Expectation::RecoveredWithin(Span::from_millis(2_500)),
+            Expectation::FinishedWithin(Span::from_millis(10_500)),
+            Expectation::LostWork { at_most: SECOND * 11 },
+            Expectation::Rollbacks { at_most: 0 },
+        ];
+        // The recovery lasts from 5 s to 8 s.
+        for (busy, met) in [
+            (vec![], [Met::No; 4]),
+            (vec![seconds(0, 1)], [Met::No, Met::No, Met::Unknown, Met::No]),
+            (vec![seconds(6, 7), seconds(9, 10)], [Met::Unknown, Met::Unknown, Met::No, Met::No]),
+        ] {
+            let mut run = recovered(&expected);
+            run.context.pressure = Some(Pressure::Busy(busy.clone()));
+            let found = assess(&run.history());
+            assert_eq!(found.iter().map(|it| it.met).collect::<Vec<_>>(), met, "{busy:?}: {found:?}");
+        }
+        let mut run = recovered(&expected[..1]);
+        run.context.pressure = Some(Pressure::Busy(vec![seconds(6, 7)]));
+        let unknown = assess(&run.history()).remove(0).unknown.expect("the recovery may be too long");
+        assert_eq!(unknown.reason, "the machine was busy for 1.00 s of this recovery");
+        assert_eq!(unknown.remedy, "repeat the run on an idle machine");
+    }
+
+    #[test]
+    fn the_number_of_faults_that_took_effect_is_compared_with_its_limit() {
+        let expected = [1, 2].map(|at_least| Expectation::Faults { at_least });
+        let mut run = recovered(&expected);
+        run.inject_crash(1);
+        assert_eq!(met(&run), [Met::Yes, Met::No]);
+        // On real processes, nothing shows that the crash ended the process that it was to end.
+        run.context.measures_links = true;
+        let (process, life, by) = (p(1), Life(2), EndedBy::Fault(FaultNo(0)));
+        run.supervisor(Fact::Failed { process, life, storage: faultline_core::StorageFate::Kept, by });
+        assert_eq!(met(&run), [Met::No, Met::No]);
     }
 
     #[test]

@@ -74,6 +74,7 @@ fn memory_of_all() -> u64 {
 /// Converts the runtime's outcome into the end of a session's run, and returns it with the lives that ended
 /// unexpectedly.
 pub fn ended(run: RunOutcome) -> (RunEnd, Vec<UnexpectedEnd>) {
-    let RunOutcome { outcome, added, faults, effects, links, duration, collapsed } = run;
-    (RunEnd { outcome, added, faults, effects, links: Some(links), duration, program: None }, collapsed)
+    let RunOutcome { outcome, added, faults, effects, pressure, links, duration, collapsed } = run;
+    let links = Some(links);
+    (RunEnd { outcome, added, faults, effects, pressure, links, duration, program: None }, collapsed)
 }

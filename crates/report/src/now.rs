@@ -136,7 +136,7 @@ impl View<'_> {
         let samples = strips.filter(|it| self.names.cluster_of(it.process) == cluster);
         let (all, succeeded) = samples
             .flat_map(|it| &it.samples)
-            .fold((0, 0), |(all, succeeded), it| (all + 1, succeeded + u64::from(it.is_success)));
+            .fold((0, 0), |(all, succeeded), it| (all + 1, succeeded + u64::from(it.is_success())));
         if all > 0 {
             let _ = write!(text, ", {succeeded} of {} succeeded", count(all, "sample"));
         }

@@ -18,7 +18,9 @@ use crate::map;
 use crate::names::DisplayNames;
 use crate::probes::{ProbeSummary, RecoverySummary, strips, system_numbers};
 use crate::style;
-use crate::summary::{PropertyResult, PropertySummary, RecordedRun, Summary, met, restored};
+use crate::summary::{
+    LifeSummary, PropertyResult, PropertySummary, RecordedRun, Summary, measured_in_words, met, restored,
+};
 use crate::terms;
 use crate::text::{backend, because, instant, lost, percent, protocol, span, verdict};
 use crate::timeline::Timeline;
@@ -165,12 +167,18 @@ fn page(
             @if !summary.probes.is_empty() {
                 h2 { "Probes" }
                 (rows(&ProbeSummary::TITLES, summary.probes.iter().map(ProbeSummary::row)))
+                @for reason in summary.probes.iter().flat_map(ProbeSummary::last_reasons) { p.hint { (reason) } }
                 (parts.strips)
                 (rows(&RecoverySummary::TITLES, summary.probe_recoveries.iter().map(RecoverySummary::row)))
+            }
+            @if !summary.lives.is_empty() {
+                h2 { "Lives that ended" }
+                (rows(&LifeSummary::TITLES, summary.lives.iter().map(LifeSummary::row)))
             }
             @if !summary.expectations.is_empty() {
                 h2 { "Expectations" }
                 (expectations(summary))
+                @if let Some(pressure) = summary.pressure { p.hint { (pressure.sentence(summary.run.duration_seconds)) } }
             }
             h2 { "Faults" }
             (faults(summary))
@@ -265,6 +273,7 @@ fn head(summary: &Summary) -> Markup {
         } @else {
             ul.reasons { @for reason in &summary.reasons { li { (reason) } } }
         }
+        @for caveat in &summary.caveats { p.hint { "Note: " (caveat) "." } }
         @if summary.is_system { (system_numbers(summary)) } @else { div.numbers {
             div { b { (rollbacks) } span { (if rollbacks == 1.0 { "rollback" } else { "rollbacks" }) } }
             div { b { (if has_lost { span(lost) } else { "none".to_owned() }) } span { "work lost, all processes" @if has_lost { ": " (percent(lost, all(|it| it.time.total_seconds()))) " of their time" } } }
@@ -634,7 +643,7 @@ fn expectations(summary: &Summary) -> Markup {
             tbody { @for it in &summary.expectations { tr {
                 td { @let (result, verdict) = met(it); (chip(verdict, result)) }
                 td { (it.expected) @if let Some(unknown) = &it.unknown { p.hint { (unknown.reason) } } }
-                td { (it.measured.as_deref().unwrap_or("-")) }
+                td { (measured_in_words(it)) @if let Some(log) = &it.log { " " span.hint { (log) } } }
             } } }
         } }
     }

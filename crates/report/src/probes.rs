@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use faultline_core::Time;
-use faultline_history::availability::{FaultRecovery, ProbeHistory, ProbeOutage, Strip};
+use faultline_history::availability::{
+    Before, FaultRecovery, ProbeHistory, ProbeOutage, Reason, Shows, Strip,
+};
 use faultline_trace::duration::{instant, span};
 use maud::{Markup, html};
 use serde::Serialize;
@@ -35,10 +37,48 @@ pub struct ProbeSummary {
     pub samples: usize,
     /// The number of successful samples.
     pub succeeded: usize,
+    /// The number of samples that do not show whether the system works.
+    pub unknown: usize,
+    /// The share of the observed time in which the probe was up; `null` if it was not observed.
+    pub availability: Option<f64>,
+    /// The time in seconds for which the probe was down.
+    pub down_seconds: f64,
+    /// The time in seconds for which the probe was observed.
+    pub observed_seconds: f64,
     /// The time in seconds for which the probe was not observed.
     pub unobserved_seconds: f64,
+    /// How long successful samples took; `null` if there are none.
+    pub latency: Option<LatencySummary>,
+    /// The last failed sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_failed: Option<SampleSummary>,
+    /// The last sample that does not show whether the system works.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_unknown: Option<SampleSummary>,
     /// The outages.
     pub outages: Vec<OutageSummary>,
+}
+
+/// How long successful samples took, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LatencySummary {
+    /// The median.
+    pub p50_seconds: f64,
+    /// The time within which 99 % of the samples succeeded.
+    pub p99_seconds: f64,
+    /// The longest time.
+    pub longest_seconds: f64,
+}
+
+/// A sample that did not succeed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SampleSummary {
+    /// The start of the sample, in seconds since the start of the application.
+    pub at_seconds: f64,
+    /// How the sample ended, and what its command wrote last.
+    pub reason: String,
 }
 
 /// An outage of a probe.
@@ -71,17 +111,38 @@ pub struct RecoverySummary {
     pub recovered_seconds: Option<f64>,
     /// The largest possible error of this time, in seconds, apart from that of the clocks.
     pub uncertainty_seconds: f64,
+    /// Why it is unknown how the probe recovered from this fault; omitted if it was working when the fault struck.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<String>,
 }
 
 /// Summarises the samples of each probe and process.
 pub(crate) fn probes(timeline: &Timeline, names: &DisplayNames) -> Vec<ProbeSummary> {
-    let of_strip = |probe: &ProbeHistory, strip: &Strip| ProbeSummary {
-        probe: probe.entry.name.clone(),
-        by: names.process(strip.process),
-        samples: strip.samples.len(),
-        succeeded: strip.samples.iter().filter(|it| it.is_success).count(),
-        unobserved_seconds: strip.unobserved.iter().map(|(from, upto)| upto.since(*from).as_secs_f64()).sum(),
-        outages: strip.outages.iter().map(|it| outage(it, timeline)).collect(),
+    let of_strip = |probe: &ProbeHistory, strip: &Strip| {
+        let availability = strip.availability(probe.window);
+        let sample = |it: &Option<Reason>| {
+            it.as_ref()
+                .map(|it| SampleSummary { at_seconds: timeline.seconds(it.at), reason: it.text.clone() })
+        };
+        ProbeSummary {
+            probe: probe.entry.name.clone(),
+            by: names.process(strip.process),
+            samples: strip.samples.len(),
+            succeeded: strip.samples.iter().filter(|it| it.is_success()).count(),
+            unknown: strip.samples.iter().filter(|it| it.shows == Shows::Nothing).count(),
+            availability: availability.share(),
+            down_seconds: availability.down.as_secs_f64(),
+            observed_seconds: (availability.whole - availability.unobserved).as_secs_f64(),
+            unobserved_seconds: availability.unobserved.as_secs_f64(),
+            latency: strip.latency(probe.entry.every).map(|it| LatencySummary {
+                p50_seconds: it.p50.as_secs_f64(),
+                p99_seconds: it.p99.as_secs_f64(),
+                longest_seconds: it.longest.as_secs_f64(),
+            }),
+            last_failed: sample(&strip.last_failed),
+            last_unknown: sample(&strip.last_unknown),
+            outages: strip.outages.iter().map(|it| outage(it, timeline)).collect(),
+        }
     };
     let each = |probe: &ProbeHistory| probe.strips.iter().map(|it| of_strip(probe, it)).collect::<Vec<_>>();
     timeline.probes.iter().flat_map(each).collect()
@@ -96,14 +157,20 @@ fn outage(it: &ProbeOutage, timeline: &Timeline) -> OutageSummary {
 }
 
 /// Summarises how each probe recovered after each fault, in the order of the faults.
-pub(crate) fn recoveries(timeline: &Timeline) -> Vec<RecoverySummary> {
+pub(crate) fn recoveries(timeline: &Timeline, names: &DisplayNames) -> Vec<RecoverySummary> {
+    let unknown = |it: &FaultRecovery| match it.before {
+        Before::Working => None,
+        Before::Failing(process) => Some(format!("it was failing at {} before", names.process(process))),
+        Before::Unobserved(process) => Some(format!("it was not observed at {}", names.process(process))),
+    };
     let of_probe = |probe: &ProbeHistory, it: &FaultRecovery| RecoverySummary {
         fault: it.no.0,
         probe: probe.entry.name.clone(),
         at_seconds: timeline.seconds(it.effect),
         failed_seconds: it.failed.as_secs_f64(),
-        recovered_seconds: it.recovered.map(|it| it.as_secs_f64()),
+        recovered_seconds: it.recovered.filter(|_| it.before == Before::Working).map(|it| it.as_secs_f64()),
         uncertainty_seconds: probe.uncertainty().as_secs_f64(),
+        unknown: unknown(it),
     };
     let each =
         |probe: &ProbeHistory| probe.recoveries.iter().map(|it| of_probe(probe, it)).collect::<Vec<_>>();
@@ -114,11 +181,13 @@ pub(crate) fn recoveries(timeline: &Timeline) -> Vec<RecoverySummary> {
 
 impl ProbeSummary {
     /// The titles of a table of probes.
-    pub(crate) const TITLES: [&str; 6] =
-        ["probe", "by", "samples", "succeeded", "longest outage", "not observed"];
+    pub(crate) const TITLES: [&str; 9] =
+        ["probe", "by", "samples", "available", "longest outage", "p50", "p99", "longest", "not observed"];
 
     /// Returns the cells of a row in a table of probes.
-    pub(crate) fn row(&self) -> [String; 6] {
+    pub(crate) fn row(&self) -> [String; 9] {
+        let latency =
+            |of: fn(LatencySummary) -> f64| self.latency.map_or_else(|| "-".to_owned(), |it| span(of(it)));
         let longest = self.outages.iter().map(|it| it.upto_seconds - it.from_seconds).fold(0.0, f64::max);
         let is_open =
             self.outages.iter().any(|it| it.is_open && it.upto_seconds - it.from_seconds >= longest);
@@ -126,13 +195,30 @@ impl ProbeSummary {
             self.probe.clone(),
             self.by.clone(),
             self.samples.to_string(),
-            percent(self.succeeded as f64, self.samples as f64),
+            self.availability.map_or_else(|| "-".to_owned(), |it| percent(it, 1.0)),
             match self.outages.is_empty() {
                 true => "none".to_owned(),
                 false => format!("{}{}", if is_open { "at least " } else { "" }, span(longest)),
             },
+            latency(|it| it.p50_seconds),
+            latency(|it| it.p99_seconds),
+            latency(|it| it.longest_seconds),
             if self.unobserved_seconds > 0.0 { span(self.unobserved_seconds) } else { "-".to_owned() },
         ]
+    }
+}
+
+impl ProbeSummary {
+    /// Returns sentences, without a full stop, about the last samples that did not succeed.
+    pub(crate) fn last_reasons(&self) -> impl Iterator<Item = String> {
+        let (probe, by) = (&self.probe, &self.by);
+        let said = move |it: &Option<SampleSummary>, what| {
+            let SampleSummary { at_seconds, reason } = it.clone()?;
+            Some(format!("Probe {probe} of {by} last {what} at {}: {reason}", instant(at_seconds)))
+        };
+        let [failed, unknown] =
+            [said(&self.last_failed, "failed"), said(&self.last_unknown, "could not tell")];
+        failed.into_iter().chain(unknown)
     }
 }
 
@@ -140,18 +226,20 @@ impl ProbeSummary {
 pub(crate) fn system_numbers(summary: &Summary) -> Markup {
     let failures: u64 = summary.clusters.iter().map(|it| it.failures).sum();
     let lives = failures + summary.clusters.iter().map(|it| it.processes as u64).sum::<u64>();
-    let mut of_probes: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    let mut of_probes: BTreeMap<&str, (f64, f64, usize)> = BTreeMap::new();
     for it in &summary.probes {
-        let (succeeded, samples) = of_probes.entry(&it.probe).or_default();
-        (*succeeded, *samples) = (*succeeded + it.succeeded, *samples + it.samples);
+        let (down, observed, samples) = of_probes.entry(&it.probe).or_default();
+        *down += it.down_seconds;
+        *observed += it.observed_seconds;
+        *samples += it.samples;
     }
     let outages = || summary.probes.iter().flat_map(|it| &it.outages);
     let longest = outages().map(|it| it.upto_seconds - it.from_seconds).fold(0.0, f64::max);
     let slowest = summary.probe_recoveries.iter().filter_map(|it| it.recovered_seconds).reduce(f64::max);
     html! {
         div.numbers {
-            @for (probe, (succeeded, samples)) in of_probes {
-                div { b { (percent(succeeded as f64, samples as f64)) } span { "of " (count(samples as u64, "sample")) " of " (probe) " succeeded" } }
+            @for (probe, (down, observed, samples)) in of_probes {
+                div { b { (percent(observed - down, observed)) } span { "availability of " (probe) ", " (count(samples as u64, "sample")) } }
             }
             @if !summary.probes.is_empty() {
                 @let number = outages().count() as u64;
@@ -182,6 +270,8 @@ impl RecoverySummary {
 
     fn recovered(&self) -> String {
         match self.recovered_seconds {
+            _ if self.unknown.is_some() => "unknown".to_owned(),
+            Some(0.0) if self.failed_seconds == 0.0 => "did not fail".to_owned(),
             Some(0.0) => "0 s".to_owned(),
             Some(after) => format!("{} +-{}", span(after), span(self.uncertainty_seconds)),
             None => "-".to_owned(),
@@ -195,6 +285,13 @@ impl RecoverySummary {
             false => "did not fail".to_owned(),
         };
         let recovered = match self.recovered_seconds {
+            _ if self.unknown.is_some() => {
+                let why = self.unknown.as_deref().unwrap_or_default();
+                return format!(
+                    "After fault {}, probe {} {failed}; nothing shows how it recovered from this fault, because {why}.",
+                    self.fault, self.probe
+                );
+            }
             Some(0.0) => String::new(),
             Some(_) => format!(" and had recovered after {}", self.recovered()),
             None if self.failed_seconds > 0.0 => {
@@ -298,22 +395,27 @@ mod tests {
         let (manifest, run) = run();
         let (names, timeline) = (DisplayNames::new(&manifest), Timeline::new(&run.trace, &manifest));
         let all = probes(&timeline, &names);
-        assert_eq!(all[0].row(), ["write", "p1", "9", "55.6 %", "300 ms", "-"].map(str::to_owned));
-        let found = &recoveries(&timeline)[0];
+        let row = ["write", "p1", "9", "55.6 %", "300 ms", "20.0 ms", "20.0 ms", "20.0 ms", "-"];
+        assert_eq!(all[0].row(), row.map(str::to_owned));
+        let reasons: Vec<_> = all[0].last_reasons().collect();
+        assert_eq!(reasons, ["Probe write of p1 last failed at 0.80 s: exit status 1"]);
+        let json = serde_json::to_string(&all[0]).unwrap();
+        assert!(json.contains("\"unobservedSeconds\":0.0"), "{json}");
+        let found = &recoveries(&timeline, &names)[0];
         let row = ["0", "0.20 s", "write", "400 ms", "300 ms +-150 ms"];
         assert_eq!(found.row(), row.map(str::to_owned));
         let sentence =
             "After fault 0, probe write failed for 400 ms and had recovered after 300 ms +-150 ms.";
         assert_eq!(found.sentence(), sentence);
         let unharmed = RecoverySummary { failed_seconds: 0.0, recovered_seconds: Some(0.0), ..found.clone() };
-        assert_eq!(unharmed.row()[3..], ["-", "0 s"]);
+        assert_eq!(unharmed.row()[3..], ["-", "did not fail"]);
         assert_eq!(unharmed.sentence(), "After fault 0, probe write did not fail.");
         let judgement = Judgement { verdict: Verdict::Unknown, reasons: Vec::new(), findings: Vec::new() };
         let (manifest, trace) = (&manifest, &run.trace);
         let summary = Summary::new(RecordedRun { bundle: "run", manifest, trace, judgement: &judgement });
         let numbers = system_numbers(&summary).into_string();
         for number in [
-            "<b>55.6 %</b><span>of 9 samples of write succeeded",
+            "<b>55.6 %</b><span>availability of write, 9 samples",
             "<b>300 ms</b><span>longest outage, of 2",
             "<b>300 ms</b><span>longest recovery of a probe",
             "<b>2</b><span>lives, 0 failures",

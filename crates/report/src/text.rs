@@ -8,7 +8,10 @@ use faultline_trace::shell_word;
 
 use crate::explain::count;
 use crate::probes::{ProbeSummary, RecoverySummary};
-use crate::summary::{ClusterSummary, PropertyResult, PropertySummary, Summary, met, restored};
+use crate::summary::{
+    ClusterSummary, FaultSummary, LifeSummary, PropertyResult, PropertySummary, Summary, measured_in_words,
+    met, restored,
+};
 use crate::table::{lines, split, table, wrapped};
 
 /// The layout of the text.
@@ -33,7 +36,7 @@ pub fn summary(summary: &Summary, layout: Layout) -> String {
         if layout.verbose && !summary.is_system {
             parts.push(writer.time());
         }
-        parts.extend([writer.probe_recoveries(), writer.probes(), writer.expectations()]);
+        parts.extend([writer.probe_recoveries(), writer.probes(), writer.lives(), writer.expectations()]);
         parts.extend([writer.findings(), writer.properties(), writer.closing()]);
     }
     parts.retain(|it| !it.is_empty());
@@ -79,7 +82,8 @@ impl Writer<'_> {
             self.cell(format!("{}: {}{added}", run.name, self.summary.run_in_words()), None),
         ]);
         let reasons = self.summary.reasons.iter().map(|it| wrapped("  - ", it));
-        std::iter::once(lines(&table)).chain(reasons).collect()
+        let caveats = self.summary.caveats.iter().map(|it| wrapped("  note: ", it));
+        std::iter::once(lines(&table)).chain(reasons).chain(caveats).collect()
     }
 
     fn rollbacks(&self) -> String {
@@ -178,7 +182,15 @@ impl Writer<'_> {
     }
 
     fn probes(&self) -> String {
-        self.rows(&ProbeSummary::TITLES, self.summary.probes.iter().map(ProbeSummary::row))
+        let table = self.rows(&ProbeSummary::TITLES, self.summary.probes.iter().map(ProbeSummary::row));
+        let reasons = self.summary.probes.iter().flat_map(ProbeSummary::last_reasons);
+        table + &reasons.map(|it| wrapped("", &it)).collect::<String>()
+    }
+
+    /// Formats a table of the lives that ended, except, unless all details are wanted, those that a fault ended.
+    fn lives(&self) -> String {
+        let told = self.summary.lives.iter().filter(|it| self.layout.verbose || !it.by_fault);
+        self.rows(&LifeSummary::TITLES, told.map(LifeSummary::row))
     }
 
     /// Formats a table of these rows; empty if there are none.
@@ -194,11 +206,14 @@ impl Writer<'_> {
             let (result, verdict) = met(it);
             table.add_row([
                 self.cell(it.expected.clone(), None),
-                self.cell(it.measured.clone().unwrap_or_default(), None),
+                self.cell(measured_in_words(it), None),
                 self.cell(result.to_owned(), Some(colour_of(verdict))),
             ]);
         }
-        if table.row_count() == 0 { String::new() } else { lines(&table) }
+        let depends_on_times = self.summary.expectations.iter().any(|it| it.about.is_time());
+        let pressure = self.summary.pressure.filter(|_| depends_on_times);
+        let pressure = pressure.map(|it| wrapped("", &it.sentence(self.summary.run.duration_seconds)));
+        if table.row_count() == 0 { String::new() } else { lines(&table) + &pressure.unwrap_or_default() }
     }
 
     /// Formats the result, the faults and links, and the notes. Lists only those faults and links that were not as
@@ -246,7 +261,8 @@ impl Writer<'_> {
 
     fn faults(&self) -> String {
         let mut table = self.titled(&["fault", "due", "action", "effect"]);
-        let told = self.summary.faults.iter().filter(|it| self.layout.verbose || !it.is_effective());
+        let is_usual = |it: &&FaultSummary| it.is_effective() && !it.is_unnoticed;
+        let told = self.summary.faults.iter().filter(|it| self.layout.verbose || !is_usual(it));
         let mut pending = 0;
         for it in told {
             pending += usize::from(it.state == "pending");

@@ -186,9 +186,10 @@ pub(crate) enum ToSupervisor {
     SetUp,
     /// The node of a system cannot become ready, or cannot set the system up. The text is a predicate.
     NotReady(String),
-    /// An order concerning links or the node took effect at this time, by the run's clock. The node answers
+    /// An order concerning links or the node took effect at this time, by the run's clock; `None` if it has no effect, because
+    /// nothing emulates the link for the programs of a system. The node answers
     /// each such order with this message.
-    InForce(Time),
+    InForce(Option<Time>),
 }
 
 /// Writes one message.

@@ -3,7 +3,7 @@
 use faultline_catalog::{Hosted, Setup};
 use faultline_core::fault::{FaultAccount, Outcome};
 use faultline_core::{PlannedFault, Span};
-use faultline_trace::manifest::{BackendKind, EffectEntry, Expected, LinkEntry};
+use faultline_trace::manifest::{BackendKind, EffectEntry, Expected, LinkEntry, Pressure};
 use faultline_trace::{Bundle, Hash, Manifest, Trace};
 
 /// Carries out one run. This crate implements it for virtual time; other crates implement it for real processes and for
@@ -57,6 +57,8 @@ pub struct RunEnd {
     pub faults: Vec<FaultAccount>,
     /// The times at which faults took effect; empty in virtual time.
     pub effects: Vec<EffectEntry>,
+    /// How busy the processors of this machine were; `None` if they were not observed.
+    pub pressure: Option<Pressure>,
     /// The links with their measurements; `None` if none was measured.
     pub links: Option<Vec<LinkEntry>>,
     /// The duration of the run, from its start to its end.
@@ -68,11 +70,12 @@ pub struct RunEnd {
 impl RunEnd {
     /// Adds the end of the run to its manifest.
     pub(crate) fn complete(self, manifest: &mut Manifest) {
-        let RunEnd { outcome, added, faults, effects, links, duration, program } = self;
+        let RunEnd { outcome, added, faults, effects, pressure, links, duration, program } = self;
         manifest.outcome = Some(outcome);
         manifest.plan.extend(added);
         manifest.faults = faults;
         manifest.effects = effects;
+        manifest.pressure = pressure;
         manifest.duration = duration;
         manifest.program = program;
         if let Some(links) = links {

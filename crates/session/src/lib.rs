@@ -62,6 +62,7 @@ pub struct Session<'a> {
     /// `Some` if the federation is known to be valid. Contains the defect to enable in its protocol, if any.
     trusted: Option<Option<Defect>>,
     records_inputs: bool,
+    needs_no_faults: bool,
     resumed: Option<&'a Manifest>,
 }
 
@@ -89,6 +90,7 @@ impl<'a> Session<'a> {
             started: UNIX_EPOCH,
             trusted: None,
             records_inputs: false,
+            needs_no_faults: false,
             resumed: None,
         }
     }
@@ -118,6 +120,13 @@ impl<'a> Session<'a> {
     #[must_use]
     pub fn with_inputs(self, records_inputs: bool) -> Session<'a> {
         Session { records_inputs, ..self }
+    }
+
+    /// Judges a run whose faults were drawn with the federation, such as that of a search, or that was planned for another
+    /// protocol. None of them has to occur.
+    #[must_use]
+    pub fn needing_no_faults(self) -> Session<'a> {
+        Session { needs_no_faults: true, ..self }
     }
 
     /// Resumes the run that `manifest` describes; `None` begins a new run.
@@ -252,7 +261,11 @@ impl<'a> Session<'a> {
 
     /// Works like [`Session::draft`], but for an existing setup.
     pub fn draft_of<N: Hosted>(&self, setup: &Setup<N>, backend: BackendKind) -> Manifest {
-        manifest::draft(self.federation, self.text, setup, backend, self.started)
+        let mut draft = manifest::draft(self.federation, self.text, setup, backend, self.started);
+        if self.needs_no_faults {
+            draft.drawn = draft.plan.iter().map(|it| it.no).collect();
+        }
+        draft
     }
 
     /// Sets up a run, after checking that the federation's task-based program fits in the memory limit, and that the

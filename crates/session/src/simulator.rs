@@ -157,6 +157,7 @@ impl<'a> Simulator<'a> {
             added: Vec::new(),
             faults: run.faults,
             effects: Vec::new(),
+            pressure: None,
             links: None,
             duration: run.ended.since(Time::ZERO),
             program: None,

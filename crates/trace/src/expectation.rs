@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use faultline_core::{CheckNo, ClusterId, ProbeNo, ProcessId, RunNames, Span};
+use faultline_core::{CheckNo, ClusterId, LatencyOf, ProbeNo, ProcessId, RunNames, Span};
 use serde::{Deserialize, Serialize};
 
 use crate::duration::lasted;
@@ -27,12 +27,21 @@ pub enum Expectation {
     },
     /// The run completed within this time, counted from the start of the application.
     FinishedWithin(Span),
-    /// At least this fraction of a probe's samples succeeded.
+    /// A probe was up for at least this fraction of the time.
     Availability {
         /// The probe.
         probe: ProbeNo,
         /// The smallest permitted fraction.
         at_least: f64,
+    },
+    /// The successful samples of a probe took at most this long.
+    Latency {
+        /// The probe.
+        probe: ProbeNo,
+        /// The samples that the limit is about.
+        of: LatencyOf,
+        /// The longest permitted time.
+        at_most: Span,
     },
     /// No outage of a probe lasted longer than this.
     LongestOutage {
@@ -66,6 +75,11 @@ pub enum Expectation {
         /// The largest permitted number.
         at_most: u64,
     },
+    /// At least this many faults took effect.
+    Faults {
+        /// The smallest permitted number.
+        at_least: u64,
+    },
 }
 
 impl Expectation {
@@ -81,6 +95,13 @@ impl Expectation {
             Expectation::Availability { probe, at_least } => {
                 format!("availability of {} of at least {:.1} %", names.probe(*probe), at_least * 100.0)
             }
+            Expectation::Latency { probe, of, at_most } => {
+                let which = match of {
+                    LatencyOf::Max => "the latency",
+                    LatencyOf::P50 | LatencyOf::P99 => of.name(),
+                };
+                format!("{which} of {} within {}", names.probe(*probe), lasted(*at_most))
+            }
             Expectation::LongestOutage { probe, at_most } => {
                 format!("no outage of {} longer than {}", names.probe(*probe), lasted(*at_most))
             }
@@ -91,6 +112,8 @@ impl Expectation {
             Expectation::Exits { cluster, at_most } => {
                 format!("at most {at_most} ended commands in {}", names.cluster(*cluster))
             }
+            Expectation::Faults { at_least: 1 } => "at least 1 fault that takes effect".to_owned(),
+            Expectation::Faults { at_least } => format!("at least {at_least} faults that take effect"),
         }
     }
 
@@ -101,8 +124,10 @@ impl Expectation {
             Expectation::RecoveredWithin(_)
             | Expectation::Rollbacks { .. }
             | Expectation::LostWork { .. }
-            | Expectation::FinishedWithin(_) => true,
+            | Expectation::FinishedWithin(_)
+            | Expectation::Faults { .. } => true,
             Expectation::Availability { probe, .. }
+            | Expectation::Latency { probe, .. }
             | Expectation::LongestOutage { probe, .. }
             | Expectation::ProbeRecovered { probe, .. } => exists(probe),
             Expectation::Check { by, .. } => by.index() < extent.processes,

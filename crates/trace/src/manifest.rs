@@ -63,11 +63,18 @@ pub struct Manifest {
     pub longest_task: Option<Span>,
     /// The fault plan, including those that were added during the run.
     pub plan: Vec<PlannedFault>,
+    /// The numbers of the faults whose times were drawn (`mtbf`) or taken from a failure trace, ascending. They need not
+    /// occur.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drawn: Vec<FaultNo>,
     /// The state of each fault at the end; empty while the run is in progress.
     pub faults: Vec<FaultAccount>,
     /// The times at which faults took effect; empty in virtual time, where a fault takes effect at one instant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<EffectEntry>,
+    /// How busy the processors of this machine were; `None` on other backends, and before the run has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pressure: Option<Pressure>,
     /// The number of spare nodes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub spares: u32,
@@ -129,8 +136,10 @@ impl Manifest {
             volatile_storage: false,
             longest_task: None,
             plan: Vec::new(),
+            drawn: Vec::new(),
             faults: Vec::new(),
             effects: Vec::new(),
+            pressure: None,
             spares: 0,
             at_once_within: at_once_within(),
             links: Vec::new(),
@@ -379,6 +388,25 @@ impl EffectEntry {
     }
 }
 
+/// How busy the processors of the machine were during a run, measured once per second.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum Pressure {
+    /// The machine does not say how busy its processors are.
+    Unavailable,
+    /// The periods, ascending, in which some task waited for a processor at least half of the time, by the run's clock.
+    Busy(Vec<(Time, Time)>),
+}
+
+impl Pressure {
+    /// Returns for how long the machine was busy in a period.
+    pub fn within(&self, from: Time, upto: Time) -> Span {
+        let Pressure::Busy(periods) = self else { return Span::ZERO };
+        let each = periods.iter().map(|it| (it.0.max(from), it.1.min(upto)));
+        each.fold(Span::ZERO, |sum, (begun, ended)| sum + ended.since(begun))
+    }
+}
+
 /// The number of replicas of each part of a checkpoint, and the processes that hold them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -605,8 +633,10 @@ pub(crate) mod tests {
                 reported: None,
                 cause: None,
             }],
+            drawn: vec![],
             faults: vec![(FaultNo(0), FaultState::Ineffective("it was late".into()))],
             effects: vec![],
+            pressure: None,
             spares: 0,
             at_once_within: Span::from_millis(50),
             links: vec![link(8_000, Some(8_100))],

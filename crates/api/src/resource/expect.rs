@@ -3,7 +3,7 @@
 //! Assertions are optional fields of one flat struct rather than an enum, like those of a fault. [`ExpectSpec::assertions`]
 //! returns them as an enum.
 
-use faultline_core::Span;
+use faultline_core::{LatencyOf, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
@@ -21,12 +21,13 @@ pub const MAX_EXPECTATIONS: usize = 64;
 #[schemars(inline, extend("x-kubernetes-validations" = [
     Rule::new(
         "[has(self.recoveredWithin), has(self.rollbacks), has(self.lostWork), has(self.finishedWithin), \
-         has(self.availability), has(self.longestOutage), has(self.exits), has(self.check)].filter(x, x).size() == 1"
-    ).message("an expectation must have exactly one assertion: recoveredWithin, rollbacks, lostWork, finishedWithin, availability, longestOutage, exits or check"),
+         has(self.availability), has(self.latency), has(self.longestOutage), has(self.exits), has(self.check), \
+         has(self.faults)].filter(x, x).size() == 1"
+    ).message("an expectation must have exactly one assertion: recoveredWithin, rollbacks, lostWork, finishedWithin, availability, latency, longestOutage, exits, check or faults"),
     Rule::new(
-        "has(self.probe) ? has(self.recoveredWithin) || has(self.availability) || has(self.longestOutage) \
-         : !has(self.availability) && !has(self.longestOutage)"
-    ).message("availability and longestOutage need probe, which only they and recoveredWithin allow"),
+        "has(self.probe) ? has(self.recoveredWithin) || has(self.availability) || has(self.latency) || has(self.longestOutage) \
+         : !has(self.availability) && !has(self.latency) && !has(self.longestOutage)"
+    ).message("availability, latency and longestOutage need probe, which only they and recoveredWithin allow"),
     Rule::new("has(self.exits) == has(self.atMost)").message("exits and atMost need each other"),
     Rule::new(
         "has(self.check) ? has(self.by) && has(self.exec) : !has(self.by) && !has(self.exec) && !has(self.within)"
@@ -43,12 +44,14 @@ pub struct ExpectSpec {
     pub lost_work: Option<TimeAtMost>,
     /// Assertion: the run completes within this time, counted from the start of the application.
     pub finished_within: Option<Duration>,
-    /// The probe that `availability`, `longestOutage` or `recoveredWithin` is about. Only for systems.
+    /// The probe that `availability`, `latency`, `longestOutage` or `recoveredWithin` is about. Only for systems.
     #[schemars(length(min = 1, max = 40))]
     pub probe: Option<String>,
-    /// Assertion: at least this fraction of the probe's samples succeeds.
+    /// Assertion: the probe is up for at least this fraction of the time.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub availability: Option<f64>,
+    /// Assertion: successful samples of the probe take at most this long.
+    pub latency: Option<LatencyAtMost>,
     /// Assertion: no outage of the probe is longer than this.
     pub longest_outage: Option<Duration>,
     /// Assertion: at most `atMost` commands of this cluster end by themselves. Only for systems.
@@ -69,6 +72,40 @@ pub struct ExpectSpec {
     pub exec: Option<Vec<String>>,
     /// The time within which the command of `check` must exit. Default 1m.
     pub within: Option<Duration>,
+    /// Assertion: enough faults take effect, whether planned or drawn.
+    pub faults: Option<AtLeast>,
+}
+
+/// The smallest permitted number.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AtLeast {
+    /// The smallest permitted number.
+    pub at_least: u32,
+}
+
+/// The longest permitted times of successful samples. At least one must be set.
+#[skip_serializing_none]
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(inline, extend("x-kubernetes-validations" = [
+    Rule::new("has(self.p50) || has(self.p99) || has(self.max)").message("latency needs a limit: p50, p99 or max"),
+]))]
+pub struct LatencyAtMost {
+    /// The longest permitted median.
+    pub p50: Option<Duration>,
+    /// The time within which 99 % of the samples must succeed.
+    pub p99: Option<Duration>,
+    /// The longest permitted time of any sample.
+    pub max: Option<Duration>,
+}
+
+impl LatencyAtMost {
+    /// Returns the limits that are set.
+    fn limits(self) -> impl Iterator<Item = (LatencyOf, Duration)> {
+        let all = [(LatencyOf::P50, self.p50), (LatencyOf::P99, self.p99), (LatencyOf::Max, self.max)];
+        all.into_iter().filter_map(|(of, limit)| Some((of, limit?)))
+    }
 }
 
 /// The largest permitted number.
@@ -106,10 +143,15 @@ pub enum Assertion<'a> {
     Exits(&'a str),
     /// See [`ExpectSpec::check`].
     Check(&'a str),
+    /// See [`ExpectSpec::latency`].
+    Latency(LatencyOf, Duration),
+    /// See [`ExpectSpec::faults`].
+    Faults(AtLeast),
 }
 
 impl ExpectSpec {
-    /// Returns the assertions with the names of their fields. Valid entries have exactly one.
+    /// Returns the assertions with the names of their fields. Valid entries have exactly one, except that `latency` has one
+    /// for each of its limits.
     pub fn assertions(&self) -> Vec<(&'static str, Assertion<'_>)> {
         let all = [
             ("recoveredWithin", self.recovered_within.map(Assertion::RecoveredWithin)),
@@ -120,8 +162,11 @@ impl ExpectSpec {
             ("longestOutage", self.longest_outage.map(Assertion::LongestOutage)),
             ("exits", self.exits.as_deref().map(Assertion::Exits)),
             ("check", self.check.as_deref().map(Assertion::Check)),
+            ("faults", self.faults.map(Assertion::Faults)),
         ];
-        all.into_iter().filter_map(|(name, it)| Some((name, it?))).collect()
+        let latency = self.latency.into_iter().flat_map(LatencyAtMost::limits);
+        let latency = latency.map(|(of, limit)| ("latency", Assertion::Latency(of, limit)));
+        all.into_iter().filter_map(|(name, it)| Some((name, it?))).chain(latency).collect()
     }
 
     /// Returns [`within`](field@ExpectSpec::within), or its default.

@@ -131,6 +131,12 @@ impl Pair {
 }
 
 impl Links {
+    /// Returns links of which nothing is requested.
+    pub fn not_emulated() -> Links {
+        let none = Some(Link { preset: Some(Preset::None), ..Link::default() });
+        Links { within: none, between: none, pairs: Vec::new() }
+    }
+
     /// Returns the properties of links within a cluster, regardless of exceptions in `pairs`.
     pub fn within(&self) -> LinkProperties {
         self.within.unwrap_or_default().over(Preset::San.properties())

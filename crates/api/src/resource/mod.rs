@@ -333,9 +333,13 @@ impl FederationSpec {
             || self.faults.iter().any(|it| it.actions().iter().any(|it| is_of_links(it.0)))
     }
 
-    /// Returns the links, with defaults if none are given.
+    /// Returns the links, with defaults if none are given. Nothing is requested of the links of a system whose file says
+    /// nothing about them.
     pub fn links(&self) -> Links {
-        self.links.clone().unwrap_or_default()
+        self.links.clone().unwrap_or_else(|| match self.application.system() {
+            Some(_) => Links::not_emulated(),
+            None => Links::default(),
+        })
     }
 
     /// Returns the storage, with defaults if none is given.

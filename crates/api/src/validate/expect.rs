@@ -30,16 +30,27 @@ impl Check<'_> {
     }
 
     fn expectation(&mut self, path: &str, entry: &ExpectSpec) {
-        match entry.assertions()[..] {
+        let assertions = entry.assertions();
+        // `latency` may have several limits.
+        let mut names: Vec<&str> = assertions.iter().map(|it| it.0).collect();
+        names.dedup();
+        match names[..] {
+            [] if entry.latency.is_some() => self.problem(
+                format!("{path}.latency"),
+                "the latency has no limit",
+                "add one: `p50`, `p99` or `max`, such as `latency: { p99: 200ms }`",
+            ),
             [] => self.problem(
                 path,
                 "the expectation has no assertion",
                 "add one: `recoveredWithin: 3s`, `rollbacks: { atMost: 4 }`, `lostWork: { atMost: 10s }`, \
-                 `finishedWithin: 2m` or, for a probe of a system, `availability: 0.95`, \
-                 `longestOutage: 5s` or `check: TEXT`",
+                 `finishedWithin: 2m`, `faults: { atLeast: 1 }` or, for a probe of a system, `availability: 0.95`, \
+                 `latency: { p99: 200ms }`, `longestOutage: 5s` or `check: TEXT`",
             ),
-            [(name, assertion)] => self.assertion(path, name, assertion, entry),
-            [(first, _), (second, _), ..] => self.problem(
+            [name] => {
+                assertions.into_iter().for_each(|(_, it)| self.assertion(path, name, it, entry));
+            }
+            [first, second, ..] => self.problem(
                 format!("{path}.{second}"),
                 format!("the expectation has two assertions, `{first}` and `{second}`"),
                 "split it into two expectations with one assertion each",
@@ -69,11 +80,14 @@ impl Check<'_> {
         let Some(probe) = &entry.probe else { return };
         let path = format!("{path}.probe");
         self.probe(&path, probe);
-        if entry.recovered_within.or(entry.longest_outage).is_none() && entry.availability.is_none() {
+        let is_of_probe = entry.recovered_within.or(entry.longest_outage).is_some()
+            || entry.availability.is_some()
+            || entry.latency.is_some();
+        if !is_of_probe {
             self.problem(
                 path,
                 "this assertion is not about a probe",
-                "remove `probe`, or assert `availability`, `longestOutage` or `recoveredWithin`",
+                "remove `probe`, or assert `availability`, `latency`, `longestOutage` or `recoveredWithin`",
             );
         }
     }
@@ -94,12 +108,22 @@ impl Check<'_> {
             Assertion::Rollbacks(_) | Assertion::LostWork(_) => {}
             Assertion::Availability(share) if !(share > 0.0 && share <= 1.0) => self.problem(
                 at,
-                format!("{share} is not a fraction of the samples"),
+                format!("{share} is not a fraction of the time"),
                 "write a number above 0 and up to 1, such as 0.95",
             ),
-            Assertion::Availability(_) | Assertion::LongestOutage(_) => {
+            Assertion::Latency(of, Duration(Span::ZERO)) => self.problem(
+                format!("{at}.{}", of.name()),
+                "the time must not be 0",
+                "write a duration above zero",
+            ),
+            Assertion::Availability(_) | Assertion::LongestOutage(_) | Assertion::Latency(..) => {
                 if entry.probe.is_none() {
                     self.problem(at, format!("`{name}` needs a probe"), "add `probe: NAME`");
+                }
+            }
+            Assertion::Faults(_) => {
+                if self.spec.faults.is_empty() {
+                    self.problem(at, "the federation has no faults", "add faults, or remove the expectation");
                 }
             }
             Assertion::Exits(cluster) => {

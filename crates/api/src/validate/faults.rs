@@ -4,6 +4,7 @@ use faultline_core::fault::{FlipTarget, Impairment, StorageFault};
 use faultline_core::{FactKind, Fault, Span};
 
 use super::{Check, listed};
+use crate::failure_trace::hits;
 use crate::plan::times_of;
 use crate::quantity::Duration;
 use crate::resource::{
@@ -111,6 +112,29 @@ impl Check<'_> {
         for (index, fault) in self.spec.faults.iter().enumerate() {
             self.fault(&format!("spec.faults[{index}]"), index, fault);
         }
+        self.some_fault_of_traces();
+    }
+
+    /// Checks that at least one fault occurs before the end of the run, if all of them come from traces.
+    fn some_fault_of_traces(&mut self) {
+        let traces = self.spec.faults.iter().map(|it| it.trace.as_ref());
+        let Some(traces) = traces.collect::<Option<Vec<_>>>().filter(|it| !it.is_empty()) else { return };
+        // Files are read later.
+        if !self.problems.is_empty() || !self.sized || traces.iter().any(|it| it.data.is_none()) {
+            return;
+        }
+        let (ranks, seed, end) = (self.names().ranks(), self.spec.seed(), self.spec.faults_end());
+        if traces.iter().all(|it| hits(it, ranks, seed, end).is_empty()) {
+            self.problem(
+                "spec.faults",
+                format!(
+                    "no fault of the trace occurs before the end of the run ({}), so the run would show nothing about \
+                     faults",
+                    Duration(end)
+                ),
+                "choose a higher `speed`, another `begin` or more `causes`, or let the run last longer",
+            );
+        }
     }
 
     fn fault(&mut self, path: &str, entry: usize, fault: &FaultSpec) {
@@ -157,7 +181,17 @@ impl Check<'_> {
                 ),
                 Check::too_late(at.0),
             ),
-            TriggerRef::At(_) => {}
+            TriggerRef::At(at) => {
+                let system = self.spec.application.system();
+                let after = system.and_then(|it| it.ends.as_ref()?.after);
+                if let Some(after) = after.filter(|it| at.0 >= it.0) {
+                    self.problem(
+                        path,
+                        format!("the fault would occur after the end of the run ({after})"),
+                        "choose an earlier time, or extend `ends.after`",
+                    );
+                }
+            }
             TriggerRef::When(when) => self.when(path, when),
             TriggerRef::Mtbf(mtbf) => self.mtbf(path, entry, mtbf),
             TriggerRef::Trace(trace) => self.trace(path, trace),

@@ -52,7 +52,9 @@ impl Check<'_> {
         }
         self.end_of_system(system);
         self.nothing_without_meaning();
-        if self.problems.is_empty() && self.sized {
+        let concerns =
+            |path: &str| ["spec.application", "spec.clusters"].iter().any(|it| path.starts_with(it));
+        if self.sized && !self.problems.iter().any(|it| concerns(&it.path)) {
             self.templates(system);
         }
     }

@@ -366,6 +366,52 @@ fn files_that_are_too_large_are_rejected() {
 }
 
 #[test]
+fn all_mistakes_are_found_at_once_and_none_that_follows_from_another() {
+    let file = "\
+apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: { name: typo }
+spec:
+  clusters: [{ name: a, nodes: 1 }, { name: c, nodes: 1 }]
+  application:
+    system:
+      command: [redis-server, --port, 6399, --bind, \"{{ host_ip }}\"]
+      probe: { up: { by: b, tcp: \"{{ host }}:6399\" } }
+  faults: [{ at: 2s, partition: { reported: leader, for: 5s } }, { at: 5, kill: a-0 }]
+  expect: [{ probe: up, recoverWithin: 5s }]
+";
+    let rejected = rejected(file.as_bytes());
+    let found: Vec<_> =
+        rejected.errors().iter().map(|it| (it.line, it.column, it.message.as_str())).collect();
+    for (line, part, message) in [
+        (9, "probe:", "unknown field `probe`"),
+        (10, "reported:", "unknown field `reported`"),
+        (10, "5, kill", "`5` has no unit"),
+        (10, "kill:", "unknown field `kill`"),
+        (11, "recoverWithin:", "unknown field `recoverWithin`"),
+    ] {
+        let text = file.lines().nth(line - 1).unwrap();
+        let column = text.find(part).unwrap() + 1;
+        let is_it = |it: &&(usize, usize, &str)| (it.0, it.1) == (line, column) && it.2.starts_with(message);
+        assert!(found.iter().any(|it| is_it(&it)), "{message}: {found:?}");
+    }
+    let template = found.iter().find(|it| it.0 == 8).map(|it| it.2);
+    assert!(template.is_some_and(|it| it.contains("template")), "{found:?}");
+    assert_eq!(found.len(), 6, "nothing that follows from these: {found:?}");
+    assert!(found.is_sorted(), "{found:?}");
+}
+
+#[test]
+fn one_mistake_does_not_hide_those_of_other_kinds() {
+    let twice = with("protocol:", "protokol:").replace("seed: ", "seed: x");
+    let rejected = rejected(twice.as_bytes());
+    let messages: Vec<&str> = rejected.errors().iter().map(|it| it.message.as_str()).collect();
+    assert!(messages.iter().any(|it| it.contains("unknown field `protokol`")), "{messages:?}");
+    assert!(messages.iter().any(|it| it.contains("is not a whole number")), "{messages:?}");
+    assert!(!messages.iter().any(|it| it.contains("no protocol")), "{messages:?}");
+}
+
+#[test]
 fn errors_contain_lines_and_columns() {
     let rejected = rejected(with("at: 4s", "at: 70s").as_bytes());
     let error = &rejected.errors()[0];

@@ -2,7 +2,7 @@
 //! with their limits.
 
 use faultline_core::{Ending, ProcessId};
-use faultline_history::expected::{Met, assess, not_ready_again, unpermitted_exits};
+use faultline_history::expected::{About, Assessment, Met, assess, exits, log_of, not_ready_again};
 use faultline_history::{Context, History};
 
 use super::Rule;
@@ -10,19 +10,41 @@ use crate::finding::{Findings, Worded};
 use crate::property::Property;
 
 /// How a run violates the property.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 enum Breach {
-    NotMet { expected: String, measured: String },
-    Exited { process: ProcessId, ending: Ending },
+    NotMet { about: About, expected: String, measured: String },
+    CheckFailed { expected: String, measured: String, said: Option<String>, log: Option<String> },
+    Exited { process: ProcessId, ending: Ending, said: Option<String>, log: String },
 }
 
 impl Worded for Breach {
     fn sentence(&self, names: &Context) -> String {
         match self {
-            Breach::NotMet { expected, measured } => format!("expected {expected}, but measured {measured}"),
-            Breach::Exited { process, ending } => {
-                format!("the command of {} ended by itself: {ending}", names.process(*process))
+            Breach::NotMet { expected, measured, .. } => {
+                format!("expected {expected}, but measured {measured}")
             }
+            Breach::CheckFailed { expected, measured, said, log } => {
+                let log = log.as_ref().map(|it| format!("; see {it}")).unwrap_or_default();
+                match said {
+                    Some(said) => format!("{said} (expected {expected}, but measured {measured}{log})"),
+                    None => format!("expected {expected}, but measured {measured}{log}"),
+                }
+            }
+            Breach::Exited { process, ending, said, log } => {
+                let said = said.as_ref().map(|it| format!("; its last line: {it}")).unwrap_or_default();
+                format!(
+                    "the command of {} ended by itself: {ending}{said}; see {log}",
+                    names.process(*process)
+                )
+            }
+        }
+    }
+
+    fn kind(&self) -> u8 {
+        match self {
+            Breach::CheckFailed { .. } => About::Check as u8,
+            Breach::Exited { .. } => About::Exits as u8,
+            Breach::NotMet { about, .. } => *about as u8,
         }
     }
 }
@@ -33,29 +55,46 @@ fn check(history: &History<'_>, finding: &mut Findings) {
     if history.context.system.is_some() && history.context.expectations.is_empty() {
         finding.unjudged("nothing about this system was asserted", "add what you expect of it (`expect`)");
     }
-    for (source, ending) in unpermitted_exits(history) {
-        finding.violated([source], Breach::Exited { process: source.process, ending: ending.clone() });
+    let mut all = assess(history);
+    finding.instances = all.len() as u64;
+    all.sort_by_key(|it| it.about);
+    let (checks, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|it| it.about == About::Check);
+    judge(checks, finding);
+    for it in exits(history).into_iter().filter(|it| !it.is_permitted) {
+        let (process, ending, said) = (it.source.process, it.ending.clone(), it.said);
+        let log = log_of(history, process, it.source.life);
+        finding.violated([it.source], Breach::Exited { process, ending, said, log });
     }
+    judge(others, finding);
     for (process, life) in not_ready_again(history) {
         let name = history.context.process(process);
         finding.remark(format!("{name} was not ready again when the run ended, in {life}"));
     }
-    for it in assess(history) {
-        finding.instances += 1;
-        let expected = it.expected;
+}
+
+/// Judges expectations, which are sorted by what they are about. Records the first reason of each kind why one could not be
+/// judged.
+fn judge(all: Vec<Assessment>, finding: &mut Findings) {
+    let mut open = None;
+    for it in all {
+        let Assessment { about, expected, said, log, .. } = it;
         match (it.met, it.unknown) {
             (Met::No, _) => {
                 let measured = it.measured.unwrap_or_else(|| "nothing".to_owned());
-                finding.violated([], Breach::NotMet { expected, measured });
+                finding.violated(
+                    [],
+                    match about {
+                        About::Check => Breach::CheckFailed { expected, measured, said, log },
+                        _ => Breach::NotMet { about, expected, measured },
+                    },
+                );
             }
-            (_, Some(unknown)) => {
+            (_, Some(unknown)) if open != Some(about) => {
+                open = Some(about);
                 let reason = format!("expected {expected}, but {}", unknown.reason);
-                match unknown.lacks_facts {
-                    true => finding.inconclusive(reason, unknown.remedy),
-                    false => finding.unjudged(reason, unknown.remedy),
-                }
+                finding.also_unjudged(reason, unknown.remedy, unknown.lacks_facts);
             }
-            (Met::Yes | Met::Unknown, None) => {}
+            (Met::Yes | Met::Unknown, _) => {}
         }
     }
 }
@@ -64,7 +103,7 @@ fn check(history: &History<'_>, finding: &mut Findings) {
 mod tests {
     use faultline_core::Observation;
     use faultline_core::fault::Outcome;
-    use faultline_core::{Fact, Span, Time, WatchNo};
+    use faultline_core::{CheckNo, Fact, Span, Time, WatchNo};
     use faultline_trace::expectation::{Expectation, SystemEntry};
 
     use super::*;
@@ -134,6 +173,82 @@ mod tests {
             finding.gap(),
             "expected recovery within 1.00 s, but no process failed; plan a fault that ends a process, or omit the \
              expectation"
+        );
+    }
+
+    /// Adds the result of the check with this number.
+    fn checks(run: &mut Run, check: u16, ending: Ending, said: &str) {
+        let (check, latency) = (CheckNo(check), Span::from_millis(20));
+        run.state(
+            1,
+            Fact::Observed(Box::new(Observation::Checked { check, latency, ending, said: said.into() })),
+        );
+    }
+
+    fn check_expected(text: &str, check: u16) -> Expectation {
+        let (check, by, within) = (CheckNo(check), ProcessId(1), Span::from_secs(60));
+        Expectation::Check { check, text: text.into(), by, within }
+    }
+
+    #[test]
+    fn reasons_of_all_kinds_are_given_and_that_of_a_check_comes_first() {
+        let mut run = run(&[
+            Expectation::FinishedWithin(Span::from_secs(1)),
+            Expectation::FinishedWithin(Span::from_secs(2)),
+            check_expected("no write is lost", 0),
+            check_expected("all agree", 1),
+        ]);
+        run.context.system = Some(SystemEntry::default());
+        run.state(
+            0,
+            Fact::Observed(Box::new(Observation::Exited {
+                ending: Ending::Exit(3),
+                said: "no config".into(),
+            })),
+        );
+        checks(&mut run, 0, Ending::Exit(1), "read 198 of 200\nlost 17 and 18\n");
+        checks(&mut run, 1, Ending::Exit(1), "");
+        let reasons = crate::judge(&run.trace, &run.context).reasons;
+        let expected = [
+            "read 198 of 200 / lost 17 and 18 (expected success of check \"no write is lost\", but measured exit status 1 \
+             after 20.0 ms; see logs/p1-1.log) (and 1 more of this kind)",
+            "the command of p0 ended by itself: exit status 3; its last line: no config; see logs/p0-1.log",
+            "expected the end within 1.00 s, but measured 5.00 s (and 1 more of this kind)",
+        ];
+        assert_eq!(reasons[..3], expected);
+    }
+
+    #[test]
+    fn no_number_of_violations_hides_another_kind() {
+        let exits = |run: &mut Run| {
+            let said = "".into();
+            run.state(0, Fact::Observed(Box::new(Observation::Exited { ending: Ending::Exit(3), said })));
+        };
+        let mut run = run(&[Expectation::FinishedWithin(Span::from_secs(1))]);
+        run.context.system = Some(SystemEntry::default());
+        (0..30).for_each(|_| exits(&mut run));
+        let finding = check_alone(&RULE, &run);
+        assert_eq!((finding.violation_count(), finding.violations.len()), (31, 21));
+        let reasons = finding.first_violations(&run.context);
+        assert!(reasons[0].ends_with("(and 29 more of this kind)"), "{reasons:?}");
+        assert_eq!(reasons[1], "expected the end within 1.00 s, but measured 5.00 s");
+    }
+
+    #[test]
+    fn a_check_that_cannot_tell_is_unknown_and_quoted_and_hides_no_other_reason() {
+        let recovered = Expectation::RecoveredWithin(Span::from_secs(1));
+        let mut run = run(&[recovered, check_expected("no write is lost", 0)]);
+        checks(&mut run, 0, Ending::Exit(75), "cannot connect\n");
+        let finding = check_alone(&RULE, &run);
+        assert_eq!(finding.violation_count(), 0);
+        let reason = "expected success of check \"no write is lost\", but exit status 75 (cannot tell) after 20.0 ms: \
+                      cannot connect; ";
+        assert!(finding.gap().starts_with(reason), "{}", finding.gap());
+        let [other] = &finding.also_open[..] else { panic!("{:?}", finding.also_open) };
+        assert!(
+            other.text.starts_with("expected recovery within 1.00 s, but no process failed"),
+            "{}",
+            other.text
         );
     }
 }

@@ -239,28 +239,156 @@ fn what_probes_find_is_compared_with_what_the_file_expects() {
                   { probe: up, recoveredWithin: 10ms }, { exits: a, atMost: 0 }";
     let (json, code) = place.run("own.yaml", "local", &probed(expect), "run");
     let met = |number: usize| json["expectations"][number]["met"].as_str();
-    assert_eq!([0, 1, 2, 3].map(met), ["no", "no", "no", "yes"].map(Some), "{json}");
-    assert_eq!((code, &json["verdict"]), (Some(1), &"fail".into()));
+    // If the machine was busy all the time, it may be the reason for the outage. The probe was failing before the fault.
+    assert!(matches!(met(0), Some("no" | "unknown")) && matches!(met(1), Some("no" | "unknown")), "{json}");
+    assert_eq!([2, 3].map(met), ["unknown", "yes"].map(Some), "{json}");
+    assert_eq!(code, Some(if met(0) == Some("no") || met(1) == Some("no") { 1 } else { 3 }), "{json}");
     let samples = facts(&place, "probeSucceeded").len() + facts(&place, "probeFailed").len();
     let probe = &json["probes"][0];
     assert_eq!((&probe["by"], &probe["samples"]), (&"b-0".into(), &samples.into()));
-    let share = facts(&place, "probeSucceeded").len() as f64 / samples as f64;
-    assert_eq!(json["expectations"][0]["figure"], share, "a recount of the exported facts");
+    // The probe fails from about two seconds after the start to the end, after four seconds.
+    let share = json["expectations"][0]["figure"].as_f64().unwrap();
+    assert!((0.2..0.7).contains(&share), "{share}");
+    assert_eq!(probe["availability"], json["expectations"][0]["figure"], "the summary and the verdict agree");
+    assert!(probe["lastFailed"]["reason"].as_str().unwrap().starts_with("exit status 1"), "{probe}");
     let recovery = &json["probeRecoveries"][0];
     assert_eq!((&recovery["fault"], &recovery["recoveredSeconds"]), (&0.into(), &Value::Null));
-    place.faultline(["explain", "run"]).assert().code(0).stdout(says("After fault 0, probe up failed for"));
+    let said = says("probe up failed for").and(says("because it was failing at b-0 before"));
+    place.faultline(["explain", "run"]).assert().code(0).stdout(said);
     place
         .faultline(["check", "run"])
         .assert()
-        .code(1)
+        .code(code.unwrap())
         .stdout(says("expected availability of up of at least"));
     place.faultline(["report", "run"]).assert().code(predicate::ne(2));
     let page = fs::read_to_string(place.path("run/report.html")).unwrap();
     assert!(page.contains("<h2>Probes</h2>") && page.contains("var(--bad)"));
-    assert!(page.contains("of up succeeded") && page.contains("longest outage"));
+    assert!(page.contains("availability of up") && page.contains("longest outage"));
     for other in ["messages re-sent", " forced</span>", "work lost"] {
         assert!(!page.contains(other), "{other}");
     }
+}
+
+#[test]
+fn a_probe_that_failed_before_the_fault_and_a_check_that_cannot_tell_are_unknown() {
+    let place = TestDirectory::new();
+    let fields = r#"command: [sleep, '600']
+      probes: { p: { by: b, every: 100ms, exec: [sh, -c, 'test {{ sample }} -lt 4 || test {{ sample }} -gt 24'] } }
+      ends: { after: 4s }"#;
+    let text = system(fields, "{ at: 1500ms, crash: { cluster: a, node: 0 } }");
+    let expect = "{ probe: p, recoveredWithin: 100ms }, \
+                  { check: cannot tell, by: b-0, exec: [sh, -c, 'echo cannot connect; exit 75'] }";
+    let (json, code) = place.run("own.yaml", "local", &format!("{text}  expect: [{expect}]\n"), "run");
+    assert_eq!((&json["verdict"], code), (&"unknown".into(), Some(3)), "{json}");
+    let reasons: Vec<&str> = json["reasons"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(reasons[0].contains("exit status 75 (cannot tell)"), "{reasons:?}");
+    let reason = "probe p of b-0 was failing when fault 0 struck, so its recovery is unknown";
+    assert!(reasons.iter().any(|it| it.contains(reason)), "{reasons:?}");
+}
+
+#[test]
+fn samples_that_were_due_and_not_taken_do_not_make_a_system_look_available() {
+    let place = TestDirectory::new();
+    // While the server is paused, each sample takes its timeout, in which many others were due.
+    let fields = r#"command:
+        - python3
+        - -uc
+        - |
+          import socketserver as it, sys
+          class Handler(it.BaseRequestHandler):
+              def handle(self):
+                  self.request.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n')
+          it.TCPServer.allow_reuse_address = True
+          it.TCPServer((sys.argv[1], 8474), Handler).serve_forever()
+        - '{{ bind }}'
+      ready: { tcp: '{{ bind }}:8474' }
+      probes: { page: { by: b, every: 50ms, timeout: 2s, http: 'http://{{ nodes[0].host }}:8474/' } }
+      ends: { after: 8s }
+      in: { b: { command: [sleep, '600'], ready: {} } }"#;
+    let text = system(fields, "{ at: 2s, pause: { cluster: a, node: 0, for: 4s } }");
+    let text = text.replace("detectAfter: 5s", "detectAfter: 60s");
+    let expect = "{ probe: page, availability: 0.9 }";
+    let (json, code) = place.run("own.yaml", "local", &format!("{text}  expect: [{expect}]\n"), "run");
+    let probe = &json["probes"][0];
+    let number = |name: &str| probe[name].as_f64().unwrap();
+    assert!(number("succeeded") / number("samples") > 0.8, "{probe}");
+    assert!((3.0..5.0).contains(&number("downSeconds")), "{probe}");
+    // On a busy machine, the outage may be the machine's fault, or the probe may not have been observed.
+    let met = json["expectations"][0]["met"].as_str().unwrap();
+    assert!(["no", "unknown"].contains(&met) && matches!(code, Some(1 | 3)), "{json}");
+    assert!(json["pressure"]["isAvailable"].is_boolean(), "{json}");
+}
+
+#[test]
+fn a_planned_fault_that_does_not_occur_does_not_pass_and_one_that_nothing_notices_is_named() {
+    let place = TestDirectory::new();
+    let fields = "command: [sleep, '600']
+      watch: { leader: ^I lead }
+      probes: { up: { by: b, every: 200ms, exec: ['true'] } }
+      ends: { after: 3s }";
+    let faults = "{ at: 1s, crash: { cluster: a, node: 1 } }, { at: 2s, crash: { reported: leader } }, \
+                  { when: { fact: logged, of: leader }, pause: { cluster: a, node: 0, for: 100ms } }";
+    let text = system(fields, faults);
+    let expect = "{ probe: up, availability: 0.1 }, { faults: { atLeast: 1 } }";
+    let (json, code) = place.run("own.yaml", "local", &format!("{text}  expect: [{expect}]\n"), "run");
+    assert_eq!((&json["verdict"], code), (&"unknown".into(), Some(3)), "{json}");
+    let reasons = json["reasons"].to_string();
+    assert!(reasons.contains("fault 1 had no effect: no node had logged a line for its watch"), "{reasons}");
+    let remarks = json["notes"].to_string();
+    assert!(remarks.contains("1 of 3 faults did not become due before the end of the run"), "{remarks}");
+    assert_eq!(json["faults"][0]["state"], "effective", "{json}");
+    assert_eq!(json["lives"][0]["ended"], "fault 0", "{json}");
+    assert_eq!(json["expectations"][1]["met"], "yes", "{json}");
+    for (faults, message) in [
+        ("{ at: 3s, crash: { cluster: a, node: 1 } }", "the fault would occur after the end of the run (3s)"),
+        ("{ at: 1h, crash: { cluster: a, node: 1 } }", "the fault would occur after the deadline of the run"),
+        (
+            "{ trace: { data: 'time,node\\n90,1\\n', speed: 1 }, crash: {} }",
+            "no fault of the trace occurs before the end of the run",
+        ),
+    ] {
+        place.write("bad.yaml", system(fields, faults));
+        place.faultline(["validate", "bad.yaml"]).assert().code(2).stderr(says(message));
+    }
+}
+
+#[test]
+fn exits_of_commands_are_explained_with_their_last_line() {
+    let place = TestDirectory::new();
+    let fields = "command: [sh, -c, 'sleep 1; echo cannot open config; exit 3']\n      ends: { after: 3s }";
+    let text = format!("{}  expect: [{{ exits: b, atMost: 9 }}]\n", system(fields, ""));
+    let (json, code) = place.run("own.yaml", "local", &text, "run");
+    assert_eq!(code, Some(1), "{json}");
+    let reason = json["reasons"][0].as_str().unwrap();
+    assert!(reason.contains("the command of a-0 ended by itself: exit status 3"), "{reason}");
+    assert_eq!(json["lives"][0]["ended"], "exit status 3", "{json}");
+    let said = says("ended by itself: exit status 3").and(contains("logs/a-0-1.log"));
+    place.faultline(["explain", "run"]).assert().code(0).stdout(said);
+}
+
+#[test]
+fn all_mistakes_of_a_file_are_reported_at_once() {
+    let place = TestDirectory::new();
+    let fields = r#"command: [redis-server, --bind, '{{ host_ip }}']
+      probe: { up: { by: b, tcp: '{{ host }}:6399' } }"#;
+    let faults = "{ at: 2s, partition: { reported: leader, for: 5s } }, { at: 5, kill: a-0 }";
+    place.write(
+        "typo.yaml",
+        format!("{}  expect: [{{ probe: up, recoverWithin: 5s }}]\n", system(fields, faults)),
+    );
+    let rejected = place.faultline(["validate", "typo.yaml"]).assert().code(2);
+    let all = [
+        "unknown field `probe`",
+        "unknown field `reported`",
+        "unknown field `kill`",
+        "unknown field `recoverWithin`",
+        "did you mean `probes`?",
+    ];
+    let text = String::from_utf8(rejected.get_output().stderr.clone()).unwrap();
+    for message in all {
+        assert!(says(message).eval(&text), "{message}: {text}");
+    }
+    assert!(!says("there is no probe").eval(&text) && !says("has no assertion").eval(&text), "{text}");
 }
 
 #[test]
@@ -282,6 +410,7 @@ fn checks_run_one_after_the_other_once_the_run_is_over() {
         reasons.contains("success of check \\\"nothing is wrong\\\", but measured exit status 4"),
         "{reasons}"
     );
+    assert!(reasons.contains("see logs/b-0-1.log"), "{reasons}");
     assert_eq!(place.processes(), [] as [String; 0]);
     for (check, message) in [
         ("{ check: x, by: a-0 }", "a check needs a node and a command"),
@@ -416,6 +545,33 @@ fn what_a_system_cannot_do_is_refused() {
     ] {
         place.write("bad.yaml", &file);
         place.faultline(["validate", "bad.yaml"]).assert().code(2).stderr(contains(message));
+    }
+}
+
+#[test]
+fn a_fault_that_the_kernel_cannot_emulate_for_a_system_is_refused() {
+    let place = TestDirectory::new();
+    if !supports_traffic_control(&place) {
+        return;
+    }
+    let doctor = place.faultline(["doctor", "--tc", "--format", "json"]).output().unwrap();
+    let doctor: Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    let mut findings = doctor["findings"].as_array().unwrap().iter();
+    let has_netem = findings.any(|it| it["name"] == "sch_netem" && it["state"] == "ok");
+    let fields = "command: [sleep, '600']
+      probes: { up: { by: b, every: 200ms, exec: ['true'] } }
+      ends: { after: 3s }";
+    for (change, is_delayed) in
+        [("latency: 900ms", true), ("latency: 0, loss: 30%", true), ("bandwidth: 100kB", false)]
+    {
+        let text = system(fields, &format!("{{ at: 1s, link: {{ from: a, to: b, {change}, for: 1s }} }}"));
+        place.write("own.yaml", format!("{text}  expect: [{{ probe: up, availability: 0.1 }}]\n"));
+        let _ = fs::remove_dir_all(place.path("run"));
+        let run = place.faultline(["run", "own.yaml", "--links", "tc", "--out", "run"]).assert();
+        match is_delayed && !has_netem {
+            true => drop(run.code(2).stderr(says("this kernel does not emulate them (sch_netem)"))),
+            false => drop(run.code(predicate::ne(2)).code(predicate::ne(1))),
+        }
     }
 }
 

@@ -167,8 +167,30 @@ impl Made {
         seed: u64,
         interrupted: &AtomicBool,
     ) -> Result<(Made, Recording), SetupError> {
+        Made::played(Session::new(federation).seed(seed), federation, interrupted)
+    }
+
+    /// Works like [`Made::recorded`], but a fault that does not occur under the federation's protocol does not make the verdict
+    /// unknown: the comparison counts such faults.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the federation cannot be set up.
+    pub fn compared(
+        federation: &Federation,
+        seed: u64,
+        interrupted: &AtomicBool,
+    ) -> Result<(Made, Recording), SetupError> {
+        Made::played(Session::new(federation).seed(seed).needing_no_faults(), federation, interrupted)
+    }
+
+    fn played(
+        session: Session<'_>,
+        federation: &Federation,
+        interrupted: &AtomicBool,
+    ) -> Result<(Made, Recording), SetupError> {
         let mut until = Until(interrupted);
-        let unjudged = Session::new(federation).seed(seed).simulate(&mut Simulator::new(&mut until))?;
+        let unjudged = session.simulate(&mut Simulator::new(&mut until))?;
         let (recording, spent) = unjudged.judge_and(spent);
         Ok((Made::new(federation, &recording, spent), recording))
     }
@@ -543,7 +565,7 @@ impl<'a, 'r, 's> Bench<'a, 'r, 's> {
                 let name = if name == REFERENCE { UNPROTECTED } else { name };
                 let is_compared = self.settings.protocols.iter().any(|it| it == name);
                 let make = |seed| {
-                    let (made, recording) = Made::recorded(federation, seed, interrupted)?;
+                    let (made, recording) = Made::compared(federation, seed, interrupted)?;
                     let is_whole = recording.manifest.outcome != Some(Outcome::Interrupted);
                     if seed == first_seed && is_compared && is_whole {
                         keep(name, federation, recording);

@@ -11,7 +11,7 @@ use faultline_trace::manifest::{BackendKind, EffectEntry};
 
 use super::{Explainer, MOST_NAMED, count, enumerate};
 use crate::summary::measured;
-use crate::timeline::{Failure, Timeline, UndonePeriod};
+use crate::timeline::{CommandExit, Failure, Timeline, UndonePeriod};
 
 /// Returns the ends of lives that no planned fault caused, grouped if they happened at nearly the same time
 /// and for the same reason.
@@ -205,6 +205,12 @@ impl Explainer<'_> {
         const LATE: Span = Span::from_millis(500);
         let ends = self.timeline.injections.iter().filter_map(|it| Some(it.at + it.fault.repair()?));
         ends.into_iter().any(|end| end <= at && at <= end + LATE)
+    }
+
+    pub(super) fn exit(&self, it: &CommandExit) -> String {
+        let said = it.said.as_ref().map(|it| format!("; its last line: {it}")).unwrap_or_default();
+        let (at, name) = (self.time(it.at), self.names.process(it.process));
+        format!("At {at}, the command of {name} ended by itself: {}{said} ({}).", it.ending, it.log)
     }
 
     pub(super) fn unplanned(&self, group: &[&Failure]) -> String {

@@ -17,8 +17,8 @@ use faultline_trace::manifest::{Copies, ReplicaHolders};
 use serde::Serialize;
 
 use crate::names::{DisplayNames, RollbackUnit};
-use crate::probes::recoveries;
-use crate::summary::met;
+use crate::probes::{probes, recoveries};
+use crate::summary::{measured_in_words, met};
 use crate::text::percent;
 use crate::timeline::{Failure, Timeline};
 pub(crate) use faults::{flips_nothing, unplanned};
@@ -47,7 +47,8 @@ pub fn explain(timeline: &Timeline, manifest: &Manifest, names: &DisplayNames) -
 
 /// Says whether an expectation of the federation is met.
 fn expected(it: &Assessment) -> String {
-    let measured = it.measured.as_ref().map(|it| format!("; measured: {it}")).unwrap_or_default();
+    let measured = measured_in_words(it);
+    let measured = if measured.is_empty() { String::new() } else { format!("; measured: {measured}") };
     let reason = it.unknown.as_ref().map(|it| format!(" ({})", it.reason)).unwrap_or_default();
     format!("Expected: {}{measured}; {}{reason}.", it.expected, met(it).0)
 }
@@ -211,6 +212,9 @@ impl Explainer<'_> {
                 events.push((at, 0, at, text));
             }
         }
+        for it in &timeline.exits {
+            events.push((it.at, 0, it.at, self.exit(it)));
+        }
         for group in unplanned(timeline) {
             let (first, last) = (group[0].at, group[group.len() - 1].at);
             events.push((first, 0, last, self.unplanned(&group)));
@@ -256,7 +260,10 @@ impl Explainer<'_> {
         let is_early = early.is_some();
         told.extend(early);
         told.extend(never_due(manifest));
-        told.extend(recoveries(timeline).iter().map(|it| it.sentence()));
+        told.extend(recoveries(timeline, names).iter().map(|it| it.sentence()));
+        let reasons =
+            probes(timeline, names).into_iter().flat_map(|it| it.last_reasons().collect::<Vec<_>>());
+        told.extend(reasons.map(|it| format!("{it}.")));
         told.extend(timeline.expectations.iter().map(expected));
         if timeline.rollbacks.is_empty() && manifest.system.is_none() {
             let summary = match (timeline.failures.is_empty(), is_early) {

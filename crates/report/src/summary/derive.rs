@@ -5,19 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_checker::{Context, Finding, Judgement, Property, Verdict};
 use faultline_core::fault::{FaultState, Outcome};
 use faultline_core::{
-    Cause, ClusterId, Digest, EndedBy, Fact, FaultNo, PlannedFault, Position, ProcessId, Span,
+    Cause, ClusterId, Digest, EndedBy, Fact, FaultNo, PlannedFault, Position, ProcessId, Span, Time,
 };
 use faultline_history::ProcessTime;
 use faultline_trace::duration::{instant, lasted};
 use faultline_trace::fault::{
     describe_aimed, describe_link, describe_planned, describe_trigger, entry_of, link,
 };
-use faultline_trace::manifest::{BackendKind, EffectEntry, LinkEntry};
+use faultline_trace::manifest::{BackendKind, EffectEntry, LinkEntry, Pressure};
 use faultline_trace::{Manifest, Trace};
 
 use super::{
-    ClusterSummary, FaultSummary, LinkSummary, ProcessSummary, PropertyResult, PropertySummary, RecordedRun,
-    ResultSummary, RollbackSummary, Run, Summary,
+    ClusterSummary, FaultSummary, LifeSummary, LinkSummary, PressureSummary, ProcessSummary, PropertyResult,
+    PropertySummary, RecordedRun, ResultSummary, RollbackSummary, Run, Summary,
 };
 use crate::explain::{count, enumerate, explain, flips_nothing};
 use crate::names::{DisplayNames, RollbackUnit};
@@ -39,6 +39,7 @@ impl Summary {
         Summary {
             verdict: judgement.verdict,
             reasons: judgement.reasons.clone(),
+            caveats: caveats(manifest, timeline),
             notes: notes(timeline, manifest, judgement)
                 .into_iter()
                 .chain(incomplete(timeline, names))
@@ -63,7 +64,12 @@ impl Summary {
             processes: timeline.ledger.processes.iter().map(|it| process(it, names)).collect(),
             outages: timeline.outages.clone(),
             probes: probes::probes(timeline, names),
-            probe_recoveries: probes::recoveries(timeline),
+            probe_recoveries: probes::recoveries(timeline, names),
+            lives: if manifest.system.is_some() { lives(manifest, names, timeline) } else { Vec::new() },
+            pressure: manifest.pressure.as_ref().map(|it| PressureSummary {
+                is_available: *it != Pressure::Unavailable,
+                busy_seconds: it.within(timeline.origin, Time::ZERO + manifest.duration).as_secs_f64(),
+            }),
             expectations: timeline.expectations.clone(),
             faults: faults(manifest, names, timeline),
             links: manifest
@@ -79,6 +85,62 @@ impl Summary {
             explanation: explain(timeline, manifest, names),
         }
     }
+}
+
+/// Returns the limits of what the run shows.
+fn caveats(manifest: &Manifest, timeline: &Timeline) -> Vec<String> {
+    let drawn = manifest.drawn.len();
+    let is_without = drawn > 0 && !manifest.drawn.iter().any(|it| timeline.took_effect.contains(it));
+    let is_over = manifest.outcome.is_some();
+    let caveat = (is_without && is_over).then(|| {
+        let them = if drawn == 1 {
+            "the only random fault".to_owned()
+        } else {
+            format!("none of {drawn} random faults")
+        };
+        let did = if drawn == 1 { "did not take" } else { "took" };
+        format!("{them} {did} effect before the end of the run, so it shows nothing about them")
+    });
+    caveat.into_iter().collect()
+}
+
+/// Returns the lives that ended before the run did. A life whose command ended by itself has an entry of its own for this.
+fn lives(manifest: &Manifest, names: &DisplayNames, timeline: &Timeline) -> Vec<LifeSummary> {
+    let exits = timeline.exits.iter().map(|it| LifeSummary {
+        node: names.process(it.process),
+        life: it.life.0,
+        upto_seconds: timeline.seconds(it.at),
+        ended: it.ending.clone(),
+        by_fault: false,
+        said: it.said.clone(),
+        log: it.log.clone(),
+    });
+    let ended = |it: &crate::timeline::Failure| match it.by {
+        Some(EndedBy::Fault(no)) => format!("fault {}", no.0),
+        Some(EndedBy::Silence) => "declared failed: no heartbeat".to_owned(),
+        Some(EndedBy::PlaceLost) => "lost with its place".to_owned(),
+        Some(EndedBy::StorageLost) => "moved, without its storage".to_owned(),
+        Some(EndedBy::SupervisorRestarted) => "ended by a restart of the supervisor".to_owned(),
+        Some(EndedBy::Moved) => "moved to a spare node".to_owned(),
+        Some(EndedBy::CommandExited) => "ended with its cluster, because a command exited".to_owned(),
+        None => "ended unexpectedly".to_owned(),
+    };
+    let has_exited = |it: &&crate::timeline::Failure| {
+        let is_its = |exit: &crate::timeline::CommandExit| (exit.process, exit.life) == (it.process, it.life);
+        it.by == Some(EndedBy::CommandExited) && timeline.exits.iter().any(is_its)
+    };
+    let failures = timeline.failures.iter().filter(|it| !has_exited(it)).map(|it| LifeSummary {
+        node: names.process(it.process),
+        life: it.life.0,
+        upto_seconds: timeline.seconds(it.at),
+        ended: ended(it),
+        by_fault: it.fault().is_some(),
+        said: None,
+        log: format!("logs/{}-{}.log", manifest.processes[it.process.index()].name, it.life.0),
+    });
+    let mut all: Vec<LifeSummary> = exits.chain(failures).collect();
+    all.sort_by(|a, b| a.upto_seconds.total_cmp(&b.upto_seconds));
+    all
 }
 
 /// Returns the names of the properties about which the run contains no evidence.
@@ -259,6 +321,9 @@ fn faults(manifest: &Manifest, names: &DisplayNames, timeline: &Timeline) -> Vec
         let (state, reason) = match states.get(&planned.no) {
             Some(FaultState::Effective) => match flips_nothing(timeline, planned.no, &planned.fault) {
                 Some(reason) => ("ineffective", Some(reason.to_owned())),
+                None if !timeline.took_effect.contains(&planned.no) && !timeline.is_cut_short => {
+                    ("ineffective", Some("no process reported that it took effect".to_owned()))
+                }
                 None => ("effective", None),
             },
             Some(FaultState::Ineffective(reason)) => ("ineffective", Some(reason.to_string())),
@@ -278,6 +343,7 @@ fn faults(manifest: &Manifest, names: &DisplayNames, timeline: &Timeline) -> Vec
             added: timeline.added_faults().any(|(_, it)| it.no == planned.no),
             state,
             reason,
+            is_unnoticed: timeline.unnoticed.contains(&planned.no),
             injected_seconds: injected.map(|it| timeline.seconds(it.at)),
             skew_seconds: effect.and_then(EffectEntry::skew).map(Span::as_secs_f64),
             latency_seconds: effect.and_then(EffectEntry::latency).map(Span::as_secs_f64),

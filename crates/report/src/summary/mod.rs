@@ -29,6 +29,9 @@ pub struct Summary {
     pub verdict: Verdict,
     /// The reasons why the verdict is not a pass.
     pub reasons: Vec<String>,
+    /// Limits of what the run shows, which are stated with the verdict.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub caveats: Vec<String>,
     /// Information that does not affect the verdict.
     pub notes: Vec<String>,
     /// The federation, backend, protocol and seed of the run.
@@ -45,6 +48,12 @@ pub struct Summary {
     /// How each probe recovered after each fault.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub probe_recoveries: Vec<RecoverySummary>,
+    /// The lives of the nodes of a user's own system that ended before the run did, in chronological order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lives: Vec<LifeSummary>,
+    /// How busy the processors of this machine were; `None` if this was not observed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pressure: Option<PressureSummary>,
     /// What the federation expects, compared with the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub expectations: Vec<Assessment>,
@@ -191,6 +200,64 @@ impl RollbackSummary {
     }
 }
 
+/// A life of a node of a user's own system that ended before the run did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LifeSummary {
+    /// The display name of the node.
+    pub node: String,
+    /// The number of the life.
+    pub life: u32,
+    /// The time at which the life, or its command, ended.
+    pub upto_seconds: f64,
+    /// How it ended.
+    pub ended: String,
+    /// Whether a planned fault ended it.
+    pub by_fault: bool,
+    /// The last line that the command wrote, if it ended by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
+    /// The file with the output of the command, in the directory of the record.
+    pub log: String,
+}
+
+impl LifeSummary {
+    /// The titles of a table of lives.
+    pub(crate) const TITLES: [&str; 5] = ["node", "life", "ended at", "how", "last line"];
+
+    /// Returns the cells of a row in a table of lives.
+    pub(crate) fn row(&self) -> [String; 5] {
+        let said = self.said.clone().unwrap_or_else(|| "-".to_owned());
+        [self.node.clone(), self.life.to_string(), instant(self.upto_seconds), self.ended.clone(), said]
+    }
+}
+
+/// How busy the processors of this machine were.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PressureSummary {
+    /// Whether the machine says how busy its processors are.
+    pub is_available: bool,
+    /// The time in seconds, since the start of the application, in which some task waited for a processor at least half of
+    /// the time.
+    pub busy_seconds: f64,
+}
+
+impl PressureSummary {
+    /// Describes the pressure in a sentence.
+    pub(crate) fn sentence(self, duration: f64) -> String {
+        match self.is_available {
+            false => "This machine does not say how busy its processors were.".to_owned(),
+            true if self.busy_seconds == 0.0 => "The processors of this machine were not busy.".to_owned(),
+            true => format!(
+                "The processors of this machine were busy for {} of {}, so times may be too long.",
+                span(self.busy_seconds),
+                span(duration)
+            ),
+        }
+    }
+}
+
 /// The outcome of a planned fault.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -212,6 +279,9 @@ pub struct FaultSummary {
     pub state: &'static str,
     /// The reason why the fault had no effect.
     pub reason: Option<String>,
+    /// Whether no probe, watch or command of a user's own system noticed the fault.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_unnoticed: bool,
     /// The time at which the fault was injected.
     pub injected_seconds: Option<f64>,
     /// An upper bound on the seconds from the fault's first to its last effect; `None` for a single target,
@@ -233,9 +303,10 @@ impl FaultSummary {
         self.state == "effective"
     }
 
-    /// Formats the fault's latency, skew and exits, if measured.
+    /// Formats the fault's latency, skew and exits, if measured, and whether nothing noticed it.
     pub(crate) fn measured(&self) -> String {
-        measured(self.latency_seconds, self.skew_seconds, self.exit_seconds)
+        let unnoticed = if self.is_unnoticed { "; noticed by nothing" } else { "" };
+        measured(self.latency_seconds, self.skew_seconds, self.exit_seconds) + unnoticed
     }
 }
 
@@ -437,6 +508,16 @@ pub(crate) fn met(it: &Assessment) -> (&'static str, Verdict) {
         Met::Yes => ("met", Verdict::Pass),
         Met::No => ("not met", Verdict::Fail),
         Met::Unknown => ("unknown", Verdict::Unknown),
+    }
+}
+
+/// Returns the measured figure of an expectation in words, with what the command of a check wrote last.
+pub(crate) fn measured_in_words(it: &Assessment) -> String {
+    let words = it.measured.clone().unwrap_or_default();
+    match &it.said {
+        Some(said) if words.is_empty() => said.clone(),
+        Some(said) => format!("{words}: {said}"),
+        None => words,
     }
 }
 

@@ -6,16 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_core::{
     Attempt, Cause, Claim, Incarnation, MessageId, Position, ProcessId, Span, Theft, TheftStep, Time,
 };
-use faultline_history::availability::probes;
-use faultline_history::expected::assess;
+use faultline_history::availability::{probes, unnoticed};
+use faultline_history::expected::{Exit, assess, exits, log_of, took_effect};
 use faultline_history::lost::{FactPosition, Returns, instant, ran};
 use faultline_history::outages::outages;
 use faultline_history::recoveries::Recoveries;
 use faultline_history::{GroupId, History, Ledger, Point};
 
 use super::{
-    Failure, Injection, MessagePath, Takeover, Tasks, TheftContent, TheftPath, Timeline, TimelineCheckpoint,
-    TimelineRollback, UndonePeriod,
+    CommandExit, Failure, Injection, MessagePath, Takeover, Tasks, TheftContent, TheftPath, Timeline,
+    TimelineCheckpoint, TimelineRollback, UndonePeriod,
 };
 use crate::names::{DisplayNames, RollbackUnit};
 
@@ -28,6 +28,12 @@ pub(super) fn build(history: &History<'_>, names: &DisplayNames) -> Timeline {
     timeline.ledger = Ledger::of(history);
     timeline.outages = outages(history, &timeline.ledger);
     timeline.probes = probes(history);
+    timeline.exits = command_exits(history);
+    timeline.took_effect = took_effect(history);
+    if history.context.system.is_some() {
+        timeline.unnoticed = unnoticed(history, &timeline.probes).into_iter().collect();
+        timeline.unnoticed.retain(|it| timeline.took_effect.contains(it));
+    }
     timeline.expectations = assess(history);
     timeline.checkpoints = checkpoints(history, names);
     timeline.tasks = tasks(history);
@@ -40,6 +46,20 @@ pub(super) fn build(history: &History<'_>, names: &DisplayNames) -> Timeline {
     roll_back(&mut timeline, history, names);
     move_messages(&mut timeline, history, names);
     timeline
+}
+
+fn command_exits(history: &History<'_>) -> Vec<CommandExit> {
+    let exit = |it: Exit<'_>| CommandExit {
+        at: it.at,
+        process: it.source.process,
+        life: it.source.life,
+        ending: it.ending.to_string(),
+        said: it.said,
+        log: log_of(history, it.source.process, it.source.life),
+    };
+    let mut all: Vec<CommandExit> = exits(history).into_iter().map(exit).collect();
+    all.sort_by_key(|it| it.at);
+    all
 }
 
 /// Returns a timeline that contains only the events of the supervisor.

@@ -79,6 +79,12 @@ pub struct Timeline {
     pub outages: Vec<Outage>,
     /// The samples of each probe of a user's own system.
     pub probes: Vec<ProbeHistory>,
+    /// Commands of a user's own system that ended by themselves, in chronological order.
+    pub exits: Vec<CommandExit>,
+    /// The faults that took effect.
+    pub took_effect: BTreeSet<FaultNo>,
+    /// For a user's own system, the faults that took effect, but that no probe, watch or command noticed.
+    pub unnoticed: BTreeSet<FaultNo>,
     /// What the federation expects, compared with the run.
     pub expectations: Vec<Assessment>,
     /// Processes whose times and counts are unknown, because their facts are incomplete.
@@ -87,6 +93,23 @@ pub struct Timeline {
     pub is_cut_short: bool,
     /// Groups that could not be recovered, with the parts that were missing.
     pub unrecoverable: Vec<(GroupId, Missing)>,
+}
+
+/// A command of a user's own system that ended by itself.
+#[derive(Clone, Debug)]
+pub struct CommandExit {
+    /// The time at which the command ended.
+    pub at: Time,
+    /// The process whose command it was.
+    pub process: ProcessId,
+    /// The life of the process.
+    pub life: Life,
+    /// How the command ended.
+    pub ending: String,
+    /// What the command wrote last, as one line; `None` if it wrote nothing.
+    pub said: Option<String>,
+    /// The file with the command's output, in the directory of the record.
+    pub log: String,
 }
 
 /// Work that another process took over because a process failed permanently or a partition moved.

@@ -288,6 +288,7 @@ impl<P: Process + Send + 'static> Engine<P> {
     }
 
     async fn obey(&mut self, handler: &mut EventHandler<P>, order: ToNode) -> Result<(), EngineError> {
+        let mut has_effect = true;
         match order {
             ToNode::Announce(membership, directory) => {
                 return self.announce(handler, membership, &directory).await;
@@ -322,6 +323,7 @@ impl<P: Process + Send + 'static> Engine<P> {
                 self.shaping.note(from, to, properties);
                 self.shaping.apply().await.map_err(EngineError::Links)?;
                 self.transport.set_link(from, to, properties.map(|it| self.shaping.left_of(it)));
+                has_effect = properties.is_none_or(|it| self.shaping.emulates(it));
             }
             ToNode::Relink { from, to, properties } => {
                 self.shaping.ask(from, to, properties);
@@ -336,6 +338,7 @@ impl<P: Process + Send + 'static> Engine<P> {
                     self.shaping.apply().await.map_err(EngineError::Links)?;
                 }
                 self.transport.cut(from, to, cut);
+                has_effect = !cut || self.shaping.drops();
             }
             ToNode::Impair(in_force) => {
                 handler.storage.ask(Request::Misbehave(in_force.storage()));
@@ -345,7 +348,8 @@ impl<P: Process + Send + 'static> Engine<P> {
             ToNode::Setup(_) | ToNode::Go => unreachable!("handled by the caller"),
         }
         // The task that writes to the supervisor ends only with the node.
-        drop(handler.supervisor.send(ToSupervisor::InForce(self.clock.now())));
+        let at = has_effect.then(|| self.clock.now());
+        drop(handler.supervisor.send(ToSupervisor::InForce(at)));
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 //! network, or each has its own network namespace, in which traffic control emulates the links.
 
 mod children;
+mod pressure;
 
 use std::ffi::OsString;
 use std::net::TcpListener;
@@ -17,6 +18,7 @@ use crate::supervise::{
     Journal, LOOPBACK, Memory, Observer, RunError, RunOptions, RunOutcome, block_on, host,
 };
 use children::Children;
+use pressure::{PRESSURE, PressureMeter};
 
 /// The program that this process executes, even if its file has been replaced or removed since it started.
 pub const THIS_PROGRAM: &str = "/proc/self/exe";
@@ -78,6 +80,12 @@ fn run_at(
     }
     let settle = |context| Children::new(command, run_dir, names, hub, context, is_system);
     // All processes end with this program, so no run can be resumed.
-    let memory = Memory { journal: Journal::default(), clock: Clock::start(), past: None };
-    block_on(host(options, keys, listener, Sum::default(), memory, settle, observer))
+    let clock = Clock::start();
+    let memory = Memory { journal: Journal::default(), clock, past: None };
+    block_on(async {
+        let (mut meter, sum) = (PressureMeter::new(PRESSURE, clock), Sum::default());
+        let run = host(options, keys, listener, sum, memory, settle, observer);
+        let outcome = meter.during(run).await?;
+        Ok(RunOutcome { pressure: Some(meter.finish()), ..outcome })
+    })
 }

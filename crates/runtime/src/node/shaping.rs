@@ -118,6 +118,22 @@ impl Shaping {
         }
     }
 
+    /// Returns whether packets experience these properties, once they are [applied](Shaping::apply). Those of a system's
+    /// programs do not if the kernel lacks what emulates them.
+    pub(crate) fn emulates(&self, link: LinkProperties) -> bool {
+        let left = match &self.hands {
+            _ if !self.is_of_system => return true,
+            None => link,
+            Some((_, kernel)) => kernel.left_for_node(link),
+        };
+        left == LinkProperties::default()
+    }
+
+    /// Returns whether packets are dropped on links that are cut.
+    pub(crate) fn drops(&self) -> bool {
+        !self.is_of_system || self.hands.is_some()
+    }
+
     /// Records the current properties of a link; `None` restores the requested ones.
     pub(crate) fn note(&mut self, from: ClusterId, to: ClusterId, properties: Option<LinkProperties>) {
         match properties {
@@ -244,6 +260,19 @@ mod tests {
         assert_eq!(rates.left().requested[&pair], LinkProperties { bandwidth: 0, ..WAN });
         let all = shaping(Kernel { htb: true, netem: true, ifb: false });
         assert_eq!(all.left().requested[&pair], LinkProperties::default());
+    }
+
+    #[test]
+    fn the_packets_of_a_systems_programs_experience_only_what_the_kernel_emulates() {
+        let kernel = |netem| Kernel { htb: true, netem, ifb: true };
+        let rate = LinkProperties { bandwidth: 1, ..LinkProperties::default() };
+        let lossy = LinkProperties { loss_ppm: 1, ..LinkProperties::default() };
+        let emulated = |shaping: &Shaping| [WAN, rate, lossy].map(|it| shaping.emulates(it));
+        assert_eq!(emulated(&shaping(kernel(false)).of_system()), [false, true, false]);
+        assert_eq!(emulated(&shaping(kernel(true)).of_system()), [true; 3]);
+        assert_eq!(emulated(&shaping(kernel(false))), [true; 3], "the node's transport emulates the rest");
+        let without = Shaping { hands: None, ..shaping(kernel(true)).of_system() };
+        assert_eq!((emulated(&without), without.drops()), ([false; 3], false));
     }
 
     #[test]

@@ -161,6 +161,7 @@ impl<P: PlaceBackend> Host<'_, P> {
             added: supervisor.plan().split_off(self.options.supervisor.plan.len()),
             faults: supervisor.faults(),
             effects: self.effects.into_entries(),
+            pressure: None,
             links: self.links.measuring.history(),
             duration,
             collapsed: self.unexpected_ends.into_list(),
@@ -494,7 +495,7 @@ impl<P: PlaceBackend> Host<'_, P> {
             ToSupervisor::InForce(at) => {
                 if let Some(no) = self.nodes.confirmed(process, life) {
                     let error = self.places.clock_error(process);
-                    self.applied(no, Effect { process, life, at: Some(at), exited: None, error });
+                    self.applied(no, Effect { process, life, at, exited: None, error });
                 }
                 self.observe_effects();
                 self.release_halted();

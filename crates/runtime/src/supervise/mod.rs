@@ -30,7 +30,7 @@ use faultline_core::{Fact, Life, Membership, PlannedFault, ProcessId, Span, Time
 use faultline_supervisor::{Config, MemoryBound, Status};
 use faultline_tc::namespace::NamespaceError;
 use faultline_trace::BundleError;
-use faultline_trace::manifest::{EffectEntry, LinkEntry};
+use faultline_trace::manifest::{EffectEntry, LinkEntry, Pressure};
 use thiserror::Error;
 use tokio::runtime::{Builder, LocalOptions};
 
@@ -114,6 +114,8 @@ pub struct RunOutcome {
     pub faults: Vec<FaultAccount>,
     /// Times at which the faults took effect.
     pub effects: Vec<EffectEntry>,
+    /// How busy the processors of this machine were; `None` unless all processes ran on it.
+    pub pressure: Option<Pressure>,
     /// Requested and measured properties of links, including those changed during the run.
     pub links: Vec<LinkEntry>,
     /// Duration of the run, from its start to its end.

@@ -225,6 +225,7 @@ impl Backend for Lazy {
                 added: begun.manifest.plan.clone(),
                 faults: Vec::new(),
                 effects: Vec::new(),
+                pressure: None,
                 links: None,
                 duration: Default::default(),
                 program: None,

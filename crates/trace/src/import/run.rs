@@ -4,8 +4,8 @@ use std::fmt;
 
 use faultline_core::fault::{FaultAccount, Outcome};
 use faultline_core::{
-    Affected, ClusterId, Digest, FactKind, FaultModel, PlannedFault, ProcessId, Promise, Promises, Role,
-    Scope, Span,
+    Affected, ClusterId, Digest, FactKind, FaultModel, FaultNo, PlannedFault, ProcessId, Promise, Promises,
+    Role, Scope, Span,
 };
 use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -62,6 +62,8 @@ pub(crate) struct RunLine {
     at_once_within: Span,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) plan: Vec<PlannedFault>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    drawn: Vec<FaultNo>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     faults: Vec<FaultAccount>,
     expected: Option<Expected>,
@@ -156,6 +158,7 @@ impl RunLine {
             spares: manifest.spares,
             at_once_within: manifest.at_once_within,
             plan: manifest.plan.clone(),
+            drawn: manifest.drawn.clone(),
             faults: manifest.faults.clone(),
             expected: manifest.expected.clone(),
             expectations: manifest.expectations.clone(),
@@ -241,7 +244,9 @@ impl RunLine {
             longest_task: self.longest_task,
             plan: self.plan,
             faults: self.faults,
+            drawn: self.drawn,
             effects: Vec::new(),
+            pressure: None,
             spares: self.spares,
             at_once_within: self.at_once_within,
             links: Vec::new(),
