@@ -150,7 +150,7 @@ fn look_up(program: &str, node: &RenderedNode) -> Result<(), Why> {
         let dir = if dir.is_empty() { "." } else { dir };
         match check(&Path::new(dir).join(program), node) {
             Ok(()) => return Ok(()),
-            // The search goes on, as after a file that is missing.
+            // The search continues, as after a file that is missing.
             Err(Why::Absent | Why::NoFile) => {}
             Err(it) => why = it,
         }

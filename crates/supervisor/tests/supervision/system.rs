@@ -1,7 +1,5 @@
 //! Tests of the start and the end of a system.
 
-use std::sync::Arc;
-
 use faultline_core::{
     Boot, CheckNo, Cluster, ClusterId, EndedBy, Ending, Fact, FactKind, Fault, FaultNo, Gauges, Life,
     Membership, MembershipVersion, Observation, PlannedFault, ProcessId, Scope, Source, Span, StorageFate,
