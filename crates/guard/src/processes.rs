@@ -21,6 +21,9 @@ pub const VARIABLE: &str = "FAULTLINE_ID";
 pub const ATTEMPT_VARIABLE: &str = "FAULTLINE_ATTEMPT";
 /// The number of numbers of processes that are looked up one by one.
 const FEW: i32 = 2_000;
+/// The files whose last word is the number of the newest process. Not every kernel has the first one, and some
+/// containers replace the second.
+const NEWEST: [&str; 2] = ["/proc/sys/kernel/ns_last_pid", "/proc/loadavg"];
 /// Time between two searches for processes that remain.
 pub const PAUSE: Duration = Duration::from_millis(2);
 /// The maximum number of such searches. A process that the kernel cannot end yet outlives them.
@@ -92,9 +95,8 @@ impl Processes {
     /// Returns `first` and the processes that were started after it, and possibly others. The kernel numbers processes
     /// in the order of their start, so few files have to be read if `first` has started recently.
     pub fn started_since(first: Pid) -> Processes {
-        let newest = fs::read_to_string("/proc/loadavg").ok();
-        let newest = newest.and_then(|it| it.split_whitespace().last()?.parse().ok());
-        match newest {
+        let last = |file: &&str| fs::read_to_string(file).ok()?.split_whitespace().last()?.parse().ok();
+        match NEWEST.iter().find_map(last) {
             // Otherwise, the numbers have begun again.
             Some(newest) if (first.as_raw()..first.as_raw().saturating_add(FEW)).contains(&newest) => {
                 let pids = (first.as_raw()..=newest).map(Pid::from_raw);
@@ -223,6 +225,31 @@ mod tests {
         let mut command = Command::new("sleep");
         command.arg("60").env(VARIABLE, id).process_group(0).stdin(Stdio::null());
         command.spawn().expect("`sleep` starts")
+    }
+
+    #[test]
+    fn processes_that_started_later_are_found_with_their_descendants() {
+        let mut before = sleeping("before");
+        let mut command = Command::new("sh");
+        command.args(["-c", "sh -c 'sleep 60; true' & wait"]).env(ATTEMPT_VARIABLE, "7").process_group(0);
+        let mut first = command.stdin(Stdio::null()).spawn().expect("`sh` starts");
+        let pid = |it: &Child| Pid::from_raw(it.id().cast_signed());
+        let found = || {
+            let processes = Processes::started_since(pid(&first));
+            assert!(processes.matching(|it| it == pid(&before)).is_empty() || processes.0.len() > 100);
+            assert_eq!(processes.group_of(pid(&first)), Some(pid(&first)));
+            processes.with_descendants([pid(&first)].into())
+        };
+        while found().len() < 3 {
+            thread::sleep(PAUSE);
+        }
+        for process in found() {
+            assert!(is_running(process) && has(process, ATTEMPT_VARIABLE, "7") && is_of_attempt(process));
+            kill(process, Signal::SIGKILL).unwrap();
+        }
+        first.wait().unwrap();
+        assert!(!is_running(pid(&first)) && name_of(pid(&before)).as_deref() == Some("sleep"));
+        before.kill().and_then(|()| before.wait()).unwrap();
     }
 
     #[test]

@@ -150,7 +150,7 @@ fn look_up(program: &str, node: &RenderedNode) -> Result<(), Why> {
         let dir = if dir.is_empty() { "." } else { dir };
         match check(&Path::new(dir).join(program), node) {
             Ok(()) => return Ok(()),
-            // The search goes on, as after a file that is missing.
+            // The search continues, as after a file that is missing.
             Err(Why::Absent | Why::NoFile) => {}
             Err(it) => why = it,
         }
@@ -229,6 +229,7 @@ mod tests {
             ("b", "#!/usr/bin/env -S sh -e\n"),
             ("c", "#!/usr/bin/env no-such-shell\n"),
             ("d", "#! /no/such/shell -x\r\n"),
+            ("e", "#!/bin/sh -e\n"),
         ];
         let plain = node(&files, None);
         for program in ["sh", "/bin/sh", "./bin/a", "bin/a", "bin/./a", "./b", "../x", "/faultline-data/x"] {
@@ -249,7 +250,8 @@ mod tests {
             assert_eq!(look_up(program, &plain), Err(why), "{program}");
         }
         assert_eq!(look_up("a", &node(&files, Some("/none:bin"))), Ok(()));
-        assert_eq!(look_up("b", &node(&files, Some(""))), Ok(()));
+        assert_eq!(look_up("e", &node(&files, Some(""))), Ok(()));
+        assert_eq!(look_up("b", &node(&files, Some(""))), Err(Why::Interpreter("sh".into())));
         assert_eq!(look_up("sh", &node(&files, Some("/none"))), Err(Why::Absent));
     }
 

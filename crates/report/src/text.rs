@@ -433,6 +433,7 @@ pub(crate) fn ended(outcome: &str) -> &'static str {
         "notRepeated" => "not repeated",
         "panicked" => "panicked",
         "stalled" => "virtual time stopped advancing",
+        "exitsAgain" => "ended by a crash loop",
         _ => "cut short",
     }
 }

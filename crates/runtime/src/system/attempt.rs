@@ -18,11 +18,13 @@ use tokio::process::Command;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::orphans::{self, Started};
-use super::output::{PIECE, quoted};
+use super::output::quoted;
 use super::{Attempt, NodeSystem, http};
 
 /// Time in which the output of a command is read after its processes have ended.
 const REST: Duration = Duration::from_millis(50);
+/// The maximum number of bytes of each stream of a command that are kept.
+const MOST_KEPT: usize = 4 << 10;
 /// The variables that commands inherit from Faultline's own environment.
 const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
 
@@ -52,32 +54,25 @@ impl Attempted {
     }
 }
 
-/// What a command wrote: the first line of standard error, and the newest bytes of both streams, merged by whole lines.
+/// What a command wrote: the first line of standard error, and the newest bytes of both streams. Which of them was written
+/// first is unknown.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     first_error: Vec<u8>,
     has_first_error: bool,
-    stdout: Vec<u8>,
-    both: Vec<u8>,
-    /// The beginning of the line of each stream whose end has not arrived.
-    open: [Vec<u8>; 2],
+    /// The newest bytes of standard output and of standard error.
+    ends: [Vec<u8>; 2],
 }
 
 impl Output {
     /// Adds output of standard output (0) or standard error (1).
     fn add(&mut self, stream: usize, bytes: &[u8]) {
-        match stream {
-            0 => keep_newest(&mut self.stdout, bytes, MOST_SAID_BY_PROBE * 4),
-            _ => self.add_to_first_error(bytes),
+        if stream == 1 {
+            self.add_to_first_error(bytes);
         }
-        let open = &mut self.open[stream];
-        open.extend_from_slice(bytes);
-        let whole = match open.iter().rposition(|it| *it == b'\n') {
-            Some(end) => open.drain(..=end).collect(),
-            None if open.len() > PIECE => std::mem::take(open),
-            None => Vec::new(),
-        };
-        keep_newest(&mut self.both, &whole, PIECE / 2);
+        let end = &mut self.ends[stream];
+        end.extend_from_slice(bytes);
+        end.drain(..end.len().saturating_sub(MOST_KEPT));
     }
 
     fn add_to_first_error(&mut self, bytes: &[u8]) {
@@ -96,37 +91,31 @@ impl Output {
         }
     }
 
-    /// Adds the lines that have no end.
-    fn end(&mut self) {
-        for open in std::mem::take(&mut self.open) {
-            if !open.is_empty() {
-                keep_newest(&mut self.both, &open, PIECE / 2);
-                keep_newest(&mut self.both, b"\n", PIECE / 2);
-            }
-        }
-    }
-
     /// Returns the first line of standard error or, if there is none, the last line of standard output.
     fn reason(&self) -> String {
         let first = quoted(&self.first_error, MOST_SAID_BY_PROBE);
-        if first.is_empty() { last_line(&self.stdout) } else { first }
+        if first.is_empty() { last_line(&self.ends[0]) } else { first }
     }
 
-    /// Returns the last lines, as many as an observation of a check quotes.
+    /// Returns the last lines of standard output and then those of standard error, as many as an observation of a check
+    /// quotes. If both are long, each has half of the space.
     pub(super) fn last_lines(&self) -> String {
-        last_lines(&self.both, MOST_SAID_BY_CHECK)
+        const HALF: usize = MOST_SAID_BY_CHECK / 2;
+        let [out, err] = self.ends.each_ref().map(|it| last_lines(it, MOST_SAID_BY_CHECK));
+        if out.is_empty() || err.is_empty() {
+            return out + &err;
+        }
+        let room = MOST_SAID_BY_CHECK - 1;
+        let err = last_lines(err.as_bytes(), (room - HALF).max(room.saturating_sub(out.len())));
+        let out = last_lines(out.as_bytes(), room - err.len());
+        format!("{out}\n{err}")
     }
 
     /// Returns all output that was kept.
     pub(super) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.both).trim_end().to_owned()
+        let parts = self.ends.each_ref().map(|it| String::from_utf8_lossy(it).trim_end().to_owned());
+        parts.iter().filter(|it| !it.is_empty()).map(String::as_str).collect::<Vec<_>>().join("\n")
     }
-}
-
-/// Adds bytes to the end, and removes the oldest ones that exceed `most`.
-fn keep_newest(end: &mut Vec<u8>, bytes: &[u8], most: usize) {
-    end.extend_from_slice(bytes);
-    end.drain(..end.len().saturating_sub(most));
 }
 
 /// Returns the last line that is not blank.
@@ -227,9 +216,7 @@ async fn execute(system: &NodeSystem, words: &[String], deadline: Instant) -> At
             Ending::TimedOut
         }
     };
-    let mut output = output.take();
-    output.end();
-    Attempted { ending, output }
+    Attempted { ending, output: output.take() }
 }
 
 /// Kills a process group when it is dropped.
@@ -371,11 +358,17 @@ mod tests {
     #[test]
     fn a_check_says_its_last_lines() {
         run(async {
-            let made = execute(&["sh", "-c", "seq 1000; echo lost 3 >&2; exit 1"]).await;
-            let said = made.output.last_lines();
-            assert!(said.len() <= MOST_SAID_BY_CHECK && said.contains("lost 3"), "{said}");
-            let first = said.lines().next().unwrap();
-            assert!(first.parse::<u32>().is_ok_and(|it| it > 800), "a whole line: {said}");
+            for (script, ends, least) in [
+                ("seq 1000; echo lost 3 >&2; exit 1", "\n999\n1000\nlost 3", 450),
+                ("echo lost 3; seq 1000 >&2; exit 1", "lost 3\n", 450),
+                ("seq 1000; seq 1000 >&2; exit 1", "\n999\n1000", 450),
+                ("echo lost 3; exit 1", "lost 3", 6),
+            ] {
+                let said = execute(&["sh", "-c", script]).await.output.last_lines();
+                assert!(said.contains(ends) && (least..=MOST_SAID_BY_CHECK).contains(&said.len()), "{said}");
+                let is_whole = |it: &str| it == "lost 3" || it.parse::<u32>().is_ok_and(|it| it > 800);
+                assert!(said.lines().all(is_whole), "{said}");
+            }
         });
         assert_eq!(last_lines("ä\nböö".as_bytes(), 5), "böö");
         assert_eq!(last_lines("ä\nböö".as_bytes(), 4), "öö");

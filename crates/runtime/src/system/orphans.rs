@@ -80,7 +80,7 @@ pub(crate) fn adopt() -> io::Result<()> {
     Ok(())
 }
 
-/// Reaps adopted processes that have ended, up to the first child that somebody else waits for. Returns whether there is
+/// Reaps adopted processes that have ended, up to the first child that another task waits for. Returns whether there is
 /// one.
 pub(super) fn reap() -> bool {
     let mut children = children();

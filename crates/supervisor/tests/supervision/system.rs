@@ -1,4 +1,5 @@
 //! Tests of the start and the end of a system.
+
 use faultline_core::fault::Impairment;
 use faultline_core::{
     Boot, CheckNo, Cluster, ClusterId, EndedBy, Ending, Fact, FactKind, Fault, FaultNo, Gauges, Life,
