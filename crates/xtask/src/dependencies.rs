@@ -29,8 +29,6 @@ const DUPLICATES: &[(&str, &str)] = &[
     ("embedded-io", "postcard depends on two versions, both optional"),
     ("getrandom", "kube's ahash still needs version 0.3, and an optional TLS library needs 0.2"),
     ("syn", "derive macros are migrating to version 3"),
-    ("thiserror", "cel, which checks the resource's rules, still needs version 1"),
-    ("thiserror-impl", "like thiserror"),
     ("unicode-width", "miette still needs version 0.1"),
 ];
 
