@@ -258,7 +258,7 @@ fn mappings_are_refused_with_the_entry_and_its_forms() {
             "run: { name: x, processFrom: [p] }\nevents: [{ fact: sent }]",
             "`processFrom` must be the name of a field",
         ),
-        ("run: { name: x, processFrom: p }\nevents: [{ fact: [sent] }]", "`fact` must be a kind of fact"),
+        ("run: { name: x, processFrom: p }\nevents: [{ fact: 3 }]", "`fact` must be a kind of fact"),
         (
             "run: { name: x, processFrom: p }\nevents: [{ fact: sent }, { fact: sent, receiver: [to] }]",
             "`receiver` of rule 2 has the wrong form",

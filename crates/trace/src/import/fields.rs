@@ -22,6 +22,8 @@ const MOST_NAMES: usize = 10_000;
 const LONGEST_NAME: usize = 128;
 /// The largest number of a life.
 pub(super) const MOST_LIVES: u32 = 10_000;
+/// The largest number that is that of a life even if the lines before it are missing.
+const FEW_LIVES: u32 = 100;
 /// Columns that follow from others. They are for readers of a table, and are not imported.
 const DERIVED: [&str; 4] = ["cluster", "sender_cluster", "receiver_cluster", "text"];
 
@@ -234,7 +236,7 @@ impl Lives {
         let numbers: Option<Vec<u32>> = given.map(|it| it.parse().ok()).collect();
         let counting = match numbers.map(|it| (it.iter().min().copied(), it.iter().max().copied())) {
             Some((Some(0), Some(0..=MOST_LIVES))) => Counting::FromZero,
-            Some((None, _) | (_, Some(..=MOST_LIVES))) => Counting::FromOne,
+            Some((None | Some(1), None | Some(..=MOST_LIVES)) | (_, Some(..=FEW_LIVES))) => Counting::FromOne,
             _ => Counting::ByAppearance,
         };
         Lives { counting, numbers: BTreeMap::new(), newest: BTreeMap::new() }
@@ -550,4 +552,29 @@ fn task(text: &str) -> Option<TaskId> {
 
 fn digits(text: &str) -> Option<u64> {
     u64::from_str_radix(text, 16).ok().filter(|_| text.len() == 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lives_are_counted_from_0_or_1_or_by_appearance() {
+        for (given, expected) in [
+            (["1", "2"], [1, 2]),
+            (["2", "3"], [2, 3]),
+            (["0", "1"], [1, 2]),
+            (["4711", "4802"], [1, 2]),
+            (["4802", "4711"], [1, 2]),
+            (["x", "y"], [1, 2]),
+            (["1", "99999"], [1, 2]),
+        ] {
+            let mut lives = Lives::of(given.into_iter());
+            assert_eq!(given.map(|it| lives.number("a", it)), expected, "{given:?}");
+            assert_eq!(given.map(|it| lives.number("a", it)), expected, "{given:?}: a life keeps its number");
+            assert_eq!(lives.number(SUPERVISOR, "0"), 0);
+        }
+        assert_eq!(Lives::of(["5"].into_iter()).number("a", "5"), 5);
+        assert_eq!(Lives::of(std::iter::empty()).number("a", "3"), 3);
+    }
 }
