@@ -171,7 +171,7 @@ fn links(arguments: &RunArguments) -> Result<Option<Kernel>, CommandError> {
                 note("this kernel does not support ifb: packets are delayed at the sender")
             }
             ShapingSide::Node => note(
-                "this kernel does not support netem: traffic control limits bandwidth only; latency, jitter and loss are emulated in the nodes",
+                "this kernel does not support netem: traffic control limits bandwidth only; latency, jitter and loss are emulated in the nodes, except for the programs of a system",
             ),
         }
     }

@@ -607,11 +607,16 @@ impl Measuring<'_, '_> {
     /// Returns 0 if a check succeeded, and 1 if it failed.
     fn check(&self, checked: Option<&Checked<'_>>) -> Result<Figure, Unknown> {
         match checked {
-            Some(it) if *it.ending == Ending::TimedOut || it.ending.is_unknown() => Err(Unknown {
-                reason: quoted_after(it),
-                remedy: "raise `within`, or correct the command",
-                lacks_facts: false,
-            }),
+            // A command that has failed says so with its exit status. Anything else is why it did not run.
+            Some(it)
+                if matches!(it.ending, Ending::TimedOut | Ending::Failed(_)) || it.ending.is_unknown() =>
+            {
+                Err(Unknown {
+                    reason: quoted_after(it),
+                    remedy: "raise `within`, or correct the command",
+                    lacks_facts: false,
+                })
+            }
             Some(it) => {
                 let value = if it.ending.is_success() { 0.0 } else { 1.0 };
                 Ok(Figure::new(value, None, format!("{} after {}", it.ending, it.latency)))

@@ -41,7 +41,7 @@ succeeded = sum(it[2] for it in samples)
 print(json.dumps({
     "samples": len(samples),
     "succeeded": succeeded,
-    "availability": succeeded / len(samples),
+    "availability": 1 - sum(outages) / end,
     "longestOutage": max(outages, default=0.0),
     "recovered": [recovered(at, until) for at, until in zip(effects, effects[1:] + [end])],
 }))

@@ -312,7 +312,8 @@ fn samples_that_were_due_and_not_taken_do_not_make_a_system_look_available() {
     let probe = &json["probes"][0];
     let number = |name: &str| probe[name].as_f64().unwrap();
     assert!(number("succeeded") / number("samples") > 0.8, "{probe}");
-    assert!((3.0..5.0).contains(&number("downSeconds")), "{probe}");
+    // The second sample succeeds once the pause ends, just before its timeout.
+    assert!((1.5..5.0).contains(&number("downSeconds")), "{probe}");
     // On a busy machine, the outage may be the machine's fault, or the probe may not have been observed.
     let met = json["expectations"][0]["met"].as_str().unwrap();
     assert!(["no", "unknown"].contains(&met) && matches!(code, Some(1 | 3)), "{json}");
@@ -343,7 +344,7 @@ fn a_planned_fault_that_does_not_occur_does_not_pass_and_one_that_nothing_notice
         ("{ at: 3s, crash: { cluster: a, node: 1 } }", "the fault would occur after the end of the run (3s)"),
         ("{ at: 1h, crash: { cluster: a, node: 1 } }", "the fault would occur after the deadline of the run"),
         (
-            "{ trace: { data: 'time,node\\n90,1\\n', speed: 1 }, crash: {} }",
+            r#"{ trace: { data: "start,end,node,cause\n90,95,gpu-1,GPU\n5000,5001,gpu-2,GPU\n", of: 3, begin: 100s }, crash: {} }"#,
             "no fault of the trace occurs before the end of the run",
         ),
     ] {
@@ -714,7 +715,10 @@ fn the_figures_of_a_probe_agree_with_an_independent_recount_of_the_exported_fact
         (Some(ours), Some(theirs)) => assert!((ours - theirs).abs() < 2e-6, "{what}: {ours} and {theirs}"),
         (ours, theirs) => assert_eq!(ours, theirs, "{what}"),
     };
-    same(&json["expectations"][0]["figure"], &counted["availability"], "availability");
+    // On a busy machine, some samples may be late, so part of the time is unobserved.
+    if probe["unobservedSeconds"] == 0.0 {
+        same(&json["expectations"][0]["figure"], &counted["availability"], "availability");
+    }
     same(&json["expectations"][1]["figure"], &counted["longestOutage"], "longest outage");
     assert!(counted["longestOutage"].as_f64().unwrap() > 0.5, "{counted}");
     assert_eq!(recoveries.len(), 3);

@@ -87,21 +87,19 @@ impl Summary {
     }
 }
 
-/// Returns the limits of what the run shows.
+/// Returns the limits of what the run shows. If all faults are random, the verdict states that none took effect.
 fn caveats(manifest: &Manifest, timeline: &Timeline) -> Vec<String> {
     let drawn = manifest.drawn.len();
-    let is_without = drawn > 0 && !manifest.drawn.iter().any(|it| timeline.took_effect.contains(it));
-    let is_over = manifest.outcome.is_some();
-    let caveat = (is_without && is_over).then(|| {
-        let them = if drawn == 1 {
-            "the only random fault".to_owned()
-        } else {
-            format!("none of {drawn} random faults")
-        };
-        let did = if drawn == 1 { "did not take" } else { "took" };
-        format!("{them} {did} effect before the end of the run, so it shows nothing about them")
-    });
-    caveat.into_iter().collect()
+    let has_others = manifest.plan.len() > drawn;
+    let took_effect = manifest.drawn.iter().any(|it| timeline.took_effect.contains(it));
+    if drawn == 0 || !has_others || took_effect || manifest.outcome.is_none() {
+        return Vec::new();
+    }
+    let none = match drawn {
+        1 => "the only random fault did not take".to_owned(),
+        _ => format!("none of {drawn} random faults took"),
+    };
+    vec![format!("{none} effect before the end of the run, so the run shows nothing about random faults")]
 }
 
 /// Returns the lives that ended before the run did. A life whose command ended by itself has an entry of its own for this.
@@ -445,4 +443,34 @@ fn found(it: &Finding) -> PropertyResult {
 
 fn lives_were(number: usize) -> String {
     if number == 1 { "1 life was".to_owned() } else { format!("{number} lives were") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faultline_core::{Fault, Promises, Scope, Trigger};
+
+    #[test]
+    fn a_run_without_random_faults_says_so_unless_no_other_faults_were_planned() {
+        let mut manifest = Manifest::bare(Promises::of_scope(Scope::Cluster), &[1]);
+        let planned = |no| PlannedFault {
+            no: FaultNo(no),
+            trigger: Trigger::At(Time(1)),
+            fault: Fault::crash(ProcessId(0)),
+            reported: None,
+            cause: None,
+        };
+        manifest.plan = (0..3).map(planned).collect();
+        manifest.drawn = vec![FaultNo(1), FaultNo(2)];
+        let caveats = |manifest: &Manifest, effective: &[u32]| {
+            let took_effect = effective.iter().copied().map(FaultNo).collect();
+            super::caveats(manifest, &Timeline { took_effect, ..Timeline::default() })
+        };
+        let expected = "none of 2 random faults took effect before the end of the run, so the run shows nothing about random \
+                        faults";
+        assert_eq!(caveats(&manifest, &[0]), [expected]);
+        assert_eq!(caveats(&manifest, &[0, 2]), [""; 0]);
+        manifest.drawn = (0..3).map(FaultNo).collect();
+        assert_eq!(caveats(&manifest, &[]), [""; 0], "the verdict states it");
+    }
 }
