@@ -271,12 +271,13 @@ impl PlaceBackend for Children {
         }
         if !ids.is_empty() {
             end_commands(|it| ids.contains(it), &[]).await;
-            reap(&commands).await;
         }
         for life in &alive {
             let child = self.children.get_mut(life).expect("the child was signalled");
             child.exited.wait_for(Option::is_some).await.expect("the child's task sends before it ends");
         }
+        // This process adopts them once the nodes' own processes have exited.
+        reap(&commands).await;
         seen.retain_mut(|it| {
             it.exited = self.children[&(it.process, it.life)].killed_at();
             it.exited.is_some()
