@@ -111,6 +111,11 @@ impl Processes {
         self.0.iter().map(|it| it.pid).filter(|it| is_it(*it)).collect()
     }
 
+    /// Returns the children of a process.
+    pub fn children_of(&self, parent: Pid) -> impl Iterator<Item = Pid> {
+        self.0.iter().filter(move |it| it.parent == parent).map(|it| it.pid)
+    }
+
     /// Returns the process group of a process; `None` if the process did not run.
     pub fn group_of(&self, process: Pid) -> Option<Pid> {
         self.0.iter().find(|it| it.pid == process).map(|it| it.group)
@@ -153,6 +158,11 @@ fn has_variable(process: Pid, name: &str, is_it: impl Fn(&str) -> bool) -> bool 
 /// Returns whether the environment of a process contains a variable with this value.
 pub fn has(process: Pid, name: &str, value: &str) -> bool {
     has_variable(process, name, |it| it == value)
+}
+
+/// Returns whether a process has no environment, or none that can be read, because the process is executing another program.
+pub fn is_without_environment(process: Pid) -> bool {
+    fs::read(format!("/proc/{process}/environ")).is_ok_and(|it| it.is_empty())
 }
 
 /// Returns whether the environment of a process says that it belongs to an attempt.

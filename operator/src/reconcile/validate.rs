@@ -108,7 +108,7 @@ pub fn fits(processes: u64, max_pods: u32) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::reconcile::build::tests::quickstart;
-    use faultline_api::resource::{Qap, Schedule};
+    use faultline_api::resource::{Links, Qap, Schedule};
     use faultline_api::samples;
 
     #[test]
@@ -173,7 +173,7 @@ mod tests {
             );
         }
         assert_eq!(check(&federation), Ok(()));
-        federation.spec.links = None;
+        federation.spec.links = Some(Links::default());
         assert!(check(&federation).unwrap_err().contains("write `links: tc`"));
     }
 

@@ -97,7 +97,7 @@ pub struct Override {
     pub logs: Option<Size>,
     /// The clusters whose nodes must all be ready before the commands of this cluster start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 32), inner(length(max = 40)))]
+    #[schemars(schema_with = "clusters")]
     pub after: Vec<String>,
 }
 
@@ -223,6 +223,15 @@ pub(super) fn exec(_: &mut SchemaGenerator) -> Schema {
         "minItems": 1,
         "maxItems": 64,
         "items": { "type": "string", "maxLength": MAX_TEXT, "description": "A word of the command." },
+    })
+}
+
+fn clusters(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "description": "The clusters whose nodes must all be ready before the commands of this cluster start.",
+        "maxItems": 32,
+        "items": { "type": "string", "maxLength": 40, "description": "The name of a cluster." },
     })
 }
 

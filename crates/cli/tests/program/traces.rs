@@ -32,7 +32,7 @@ fn a_trace_is_described_and_written() {
     assert_eq!(statistics["causes"][0]["medianRepairSeconds"], 43_200.0);
     assert_eq!(statistics["perNode"]["halfOn"], 2);
     assert!(read("index.html").contains("tiny.json: failure trace"));
-    assert!(read("trace.csv").starts_with("start,end,node,cause\n43200,86400,n1,GPU\n43200,64800,n2,NIC\n"));
+    assert!(read("trace.csv").starts_with("start,end,node,cause\n0,43200,n1,GPU\n0,21600,n2,NIC\n"));
     // The written faults are the same trace.
     let again = place.faultline(["traces", "out/trace.csv", "--format", "json"]).output().unwrap();
     let again: Value = serde_json::from_slice(&again.stdout).unwrap();
@@ -76,7 +76,7 @@ fn options_choose_faults_and_standard_input_is_a_file() {
         ])
         .assert()
         .code(0)
-        .stdout(starts_with("tiny.json: infinitehbd, 2 faults on 2 of 400 nodes, over 2.50 d"));
+        .stdout(starts_with("tiny.json: infinitehbd, 3 faults on 3 of 400 nodes, over 2.50 d"));
     place.write("two.csv", "start,end,node\n1,2,n1\n5,6,n1\n");
     place.faultline(["traces", "two.csv"]).assert().code(0).stdout(contains("; 0 of 1 gap is 0\n"));
 }

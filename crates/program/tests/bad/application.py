@@ -6,7 +6,8 @@ BAD = os.environ.get("BAD", "")
 def steps(event):
     match event["event"], me:
         case "next", _ if BAD == "overflow":
-            return [{"do": "reduce", "root": 1, "numbers": [1e308], "operation": "sum"}]
+            reduce = {"do": "reduce", "root": 1, "numbers": [1e308], "operation": "sum"}
+            return [reduce if state == 1 else {"do": "finish"}]
         case "next", 0:
             return [{"do": "compute", "for": 5}, {"do": "send", "to": 1, "content": [1.5, "ä"]}, {"do": "receive", "from": 1}]
         case "next", _:

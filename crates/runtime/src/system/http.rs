@@ -2,6 +2,8 @@
 
 use std::error::Error;
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use faultline_core::Ending;
@@ -10,6 +12,7 @@ use http::{Request, Uri};
 use http_body_util::Empty;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 /// The port of an address without one.
@@ -36,7 +39,8 @@ pub(super) async fn request(url: &str) -> io::Result<Ending> {
         .allow_spaces_after_header_name_in_responses(true)
         .ignore_invalid_headers_in_responses(true)
         .max_headers(MOST_FIELDS);
-    let (mut sender, connection) = lenient.handshake(TokioIo::new(stream)).await.map_err(explained)?;
+    let (mut sender, connection) =
+        lenient.handshake(TokioIo::new(RequestFirst::on(stream))).await.map_err(explained)?;
     let mut answer = std::pin::pin!(sender.send_request(request));
     let connection = std::pin::pin!(connection);
     let answer = tokio::select! {
@@ -46,6 +50,55 @@ pub(super) async fn request(url: &str) -> io::Result<Ending> {
         ended = connection => answer.await.map_err(|error| explained(ended.err().unwrap_or(error)))?,
     };
     Ok(Ending::Http(answer.status().as_u16()))
+}
+
+/// A connection from which nothing is read until the request has been written. Some servers answer as soon as a connection
+/// opens, and `hyper` refuses answers for which there is no request.
+struct RequestFirst {
+    stream: TcpStream,
+    is_written: bool,
+    /// The task that waits for an answer.
+    reader: Option<Waker>,
+}
+
+impl RequestFirst {
+    fn on(stream: TcpStream) -> RequestFirst {
+        RequestFirst { stream, is_written: false, reader: None }
+    }
+}
+
+impl AsyncRead for RequestFirst {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        on: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.is_written {
+            self.reader = Some(on.waker().clone());
+            return Poll::Pending;
+        }
+        Pin::new(&mut self.stream).poll_read(on, buffer)
+    }
+}
+
+impl AsyncWrite for RequestFirst {
+    fn poll_write(mut self: Pin<&mut Self>, on: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(on, bytes);
+        // If the connection has failed, reading from it shows why.
+        if written.is_ready() {
+            self.is_written = true;
+            self.reader.take().into_iter().for_each(Waker::wake);
+        }
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, on: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(on)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, on: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(on)
+    }
 }
 
 /// Returns an error with all its causes.

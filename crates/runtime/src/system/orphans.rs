@@ -13,13 +13,16 @@ use faultline_guard::{ATTEMPT_VARIABLE, MOST_SEARCHES, Processes};
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpid};
 use tokio::process::Child;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
 /// Time until a search is repeated, because a process takes a moment to end.
 const AGAIN: Duration = Duration::from_millis(1);
+/// The number of searches in which a process that this process has adopted may have no environment that can be read: until it
+/// executes another program, it may belong to the attempt.
+const MOST_UNREADABLE: usize = 100;
 /// The maximum number of adopted processes whose endings are remembered.
 const MOST_ENDINGS: usize = 256;
 
@@ -125,6 +128,7 @@ pub(super) fn next_attempt(life: &str) -> String {
 /// Kills all processes of an attempt, whose first process was `first`, and waits until they have ended.
 pub(super) async fn end_attempt(first: Pid, id: &str) {
     let mut killed: BTreeSet<Pid> = BTreeSet::new();
+    let mut unreadable = 0;
     for _ in 0..MOST_SEARCHES {
         // Only processes that were started later can belong to the attempt, which is why a search takes little time.
         let processes = Processes::started_since(first);
@@ -132,7 +136,12 @@ pub(super) async fn end_attempt(first: Pid, id: &str) {
         let roots = processes.matching(|it| is_own(it) || faultline_guard::has(it, ATTEMPT_VARIABLE, id));
         let found = processes.with_descendants(roots);
         if found.is_empty() {
-            return;
+            let started = started();
+            let is_open = |it: Pid| !started.contains(&it) && faultline_guard::is_without_environment(it);
+            unreadable += 1;
+            if unreadable > MOST_UNREADABLE || !processes.children_of(getpid()).any(is_open) {
+                return;
+            }
         }
         for pid in &found {
             // A process that has ended in the meantime needs no signal.

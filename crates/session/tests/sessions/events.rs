@@ -409,7 +409,7 @@ fn a_restore_of_a_checkpoint_that_nobody_saved_fails() {
     assert_eq!(restored(1).0, Verdict::Pass, "{:?}", restored(1).1);
     let (verdict, reasons) = restored(7);
     assert_eq!(verdict, Verdict::Fail, "{reasons:?}");
-    assert!(reasons[0].contains("b restored checkpoint 7, which had never been saved"), "{reasons:?}");
+    assert!(reasons[0].contains("b restored checkpoint 0.7, which had never been saved"), "{reasons:?}");
 }
 
 #[test]

@@ -142,6 +142,8 @@ fn verdicts(federation: &Federation) -> (u32, u32) {
             Verdict::Unknown => {
                 let reason = judgement.reasons.first().expect("a verdict other than pass has a reason");
                 let is_expected = reason.contains("silent corruption may have reached the result")
+                    || reason.contains("had no effect")
+                    || reason.contains("no process reported that it took effect")
                     || recording.is_without_fault(federation);
                 assert!(is_expected || reason.contains("deadline"), "seed {seed}: {:?}", judgement.reasons);
                 unknown += u32::from(has_flipped);
