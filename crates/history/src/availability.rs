@@ -404,6 +404,20 @@ impl Strip {
         Some(if place == 0 && !is_unobserved(at, from) { Span::ZERO } else { from.since(at) })
     }
 
+    /// Works like [`Strip::recovered`], but outages that begin up to `latest` belong to the same recovery, even if successful
+    /// samples precede them.
+    fn recovered_from_all(&self, at: Time, latest: Time, end: Time) -> Option<Span> {
+        let mut recovered = self.recovered(at, end)?;
+        // A failed sample in progress at the end may be due to the next fault.
+        let is_own = |from: Time| self.samples.iter().any(|it| it.from == from && it.upto < end);
+        let begins_after =
+            |from: Time| self.outages.iter().map(|it| it.from).find(|it| *it >= from && is_own(*it));
+        while let Some(from) = begins_after(at + recovered).filter(|it| *it <= latest) {
+            recovered = from.since(at) + self.recovered(from, end)?;
+        }
+        Some(recovered)
+    }
+
     /// Returns how long the probe failed in a period.
     fn failed(&self, from: Time, upto: Time) -> Span {
         let each = self.outages.iter().map(|it| (it.from.max(from), it.upto.min(upto)));
@@ -501,6 +515,16 @@ impl ProbeHistory {
             }
         };
         effects.iter().zip(ends).zip(struck).map(recovery).collect()
+    }
+
+    /// Returns a recovery to which all outages belong that begin up to `limit` after the fault, even if successful samples
+    /// precede them: a fault may show late.
+    pub fn up_to(&self, of: &FaultRecovery, limit: Span) -> FaultRecovery {
+        let end = of.at + of.within;
+        let judged = self.strips.iter().filter(|it| it.samples.iter().any(|it| it.upto >= of.at));
+        let each = judged.map(|it| it.recovered_from_all(of.at, of.at + limit, end));
+        let recovered = each.collect::<Option<Vec<Span>>>().and_then(|it| it.into_iter().max());
+        FaultRecovery { recovered, ..*of }
     }
 }
 
@@ -672,6 +696,34 @@ mod tests {
         run.wait(millis(500));
         end(&mut run);
         assert_eq!(judged(&mut run, &expected[..1]), [(Met::Unknown, None)], "no sample");
+    }
+
+    #[test]
+    fn an_outage_that_begins_late_but_before_the_limit_belongs_to_the_recovery() {
+        let within = |limit| Expectation::ProbeRecovered { probe: PROBE, within: millis(limit) };
+        for (letters, limit, met) in [
+            ("ssssfffffffffsssss", 1_000, Met::No),
+            ("ssssfffffffffffffff", 1_000, Met::No),
+            ("ssssffsssssssssssss", 1_000, Met::Yes),
+            ("ssssssssssssssffffffffffff", 1_000, Met::Yes),
+        ] {
+            let mut run = probing();
+            samples(&mut run, "ssss");
+            inject(&mut run, 0, Fault::crash(p(0)));
+            samples(&mut run, letters);
+            end(&mut run);
+            assert_eq!(judged(&mut run, &[within(limit)])[0].0, met, "{letters}");
+        }
+        // The last sample before the next fault is in progress when that fault strikes.
+        let mut run = probing();
+        samples(&mut run, "ssss");
+        inject(&mut run, 0, Fault::crash(p(0)));
+        samples(&mut run, "ssssssss");
+        run.wait(millis(30));
+        inject(&mut run, 1, Fault::crash(p(0)));
+        samples(&mut run, "ffffssssssssss");
+        end(&mut run);
+        assert_eq!(judged(&mut run, &[within(1_500)])[0].0, Met::Yes);
     }
 
     #[test]

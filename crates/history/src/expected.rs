@@ -545,12 +545,14 @@ impl Measuring<'_, '_> {
     fn recovery_of(&self, probe: ProbeNo, limit: f64) -> Result<Figure, Unknown> {
         let probe = self.probe(probe)?;
         let error = probe.uncertainty().as_secs_f64() + self.clock_error();
+        let recoveries: Vec<FaultRecovery> =
+            probe.recoveries.iter().map(|it| probe.up_to(it, Span((limit * 1e9) as u64))).collect();
         let not_working = probe.recoveries.iter().find_map(|it| self.not_working(probe, it));
         let is_judged = |it: &&FaultRecovery| {
             let has_missed = || it.within.as_secs_f64() - error > limit;
             it.before == Before::Working && (it.recovered.is_some() || has_missed())
         };
-        let judged: Vec<&FaultRecovery> = probe.recoveries.iter().filter(is_judged).collect();
+        let judged: Vec<&FaultRecovery> = recoveries.iter().filter(is_judged).collect();
         let periods = judged.iter().map(|it| (it.at, it.at + it.recovered.unwrap_or(it.within)));
         let Some((value, at_best, excuse)) = self.longest(periods, "this recovery") else {
             return Err(not_working.unwrap_or_else(|| Unknown {
@@ -613,7 +615,10 @@ impl Measuring<'_, '_> {
             {
                 Err(Unknown {
                     reason: quoted_after(it),
-                    remedy: "raise `within`, or correct the command",
+                    remedy: match it.ending {
+                        Ending::TimedOut => "raise `within`, or correct the command",
+                        _ => "see in the log of its node why the check could not tell",
+                    },
                     lacks_facts: false,
                 })
             }

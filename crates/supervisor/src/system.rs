@@ -101,7 +101,8 @@ impl Preparation {
 
     /// Records that a command has exited. Returns how often in a row it has without having been ready for long.
     fn counts_exit(&mut self, process: ProcessId, now: Time) -> u32 {
-        let has_lasted = self.ready.get(&process).is_some_and(|since| now.since(*since) >= LASTS);
+        // The life ends later, when it may seem to have lasted for longer.
+        let has_lasted = self.ready.remove(&process).is_some_and(|since| now.since(since) >= LASTS);
         let exits = self.exits.entry(process).or_default();
         *exits = if has_lasted { 0 } else { *exits + 1 };
         *exits

@@ -243,8 +243,8 @@ fn all_nodes_of_a_cluster_can_begin_new_lives_at_an_exit() {
 #[test]
 fn a_command_that_exits_again_and_again_ends_the_run() {
     let (process, second) = (NODES[1], 1_000_000_000);
-    // The fourth life is ready for more than a second.
-    for (lasts, most) in [(0, 6), (2 * second, 10)] {
+    // The fourth life is ready for more than a second. In the end, what commands leave behind takes longer to end.
+    for (lasts, ends_after, most) in [(0, 1, 6), (2 * second, 1, 10), (0, 2 * second, 6)] {
         let mut driver = TestDriver::with(run(SystemEnd::After(Span(u64::MAX)), [AfterExit::Restart; 2]));
         driver.begins(10);
         let (mut now, mut life) = (10, FIRST);
@@ -255,8 +255,9 @@ fn a_command_that_exits_again_and_again_ends_the_run() {
             if let Some(Order::End(outcome)) = driver.orders.iter().find(is_end) {
                 return Some((exits, outcome.clone()));
             }
-            driver.report(now + 1, Report::Exited { process, life });
-            driver.report(now + 1, Report::Timeout);
+            now += ends_after;
+            driver.report(now, Report::Exited { process, life });
+            driver.report(now, Report::Timeout);
             driver.report(now + 100, Report::Timeout);
             (now, life) = (now + 110, life.next());
             driver.report(now, Report::Registered { process, life });
