@@ -38,7 +38,11 @@ fn check(history: &History<'_>, finding: &mut Findings) {
     let injected = || supervision.injected.iter().map(|it| it.0);
     let not_applied: Vec<FaultNo> = injected().filter(|it| !effective.contains(it)).collect();
     let known: BTreeSet<FaultNo> = injected().chain(supervision.ineffective.iter().map(|it| it.0)).collect();
-    let never: Vec<FaultNo> = (0..planned as u32).map(FaultNo).filter(|it| !known.contains(it)).collect();
+    // The faults of an explored run are numbered among all faults that could have occurred.
+    let plan = &history.context.plan;
+    let is_listed = plan.len() as u64 == planned;
+    let number = |place: usize| if is_listed { plan[place].no } else { FaultNo(place as u32) };
+    let never: Vec<FaultNo> = (0..planned as usize).map(number).filter(|it| !known.contains(it)).collect();
     let is_cut_short =
         history.context.outcome.is_none() || history.trace.has_gap(ProcessId::SUPERVISOR, Life(0));
     for (no, reason) in &supervision.ineffective {
