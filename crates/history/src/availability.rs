@@ -500,10 +500,8 @@ impl ProbeHistory {
         let struck = together.flat_map(|all| all.iter().map(|_| all[0].1));
         let recovery = |((&(no, effect, at), end), struck): ((&(FaultNo, Time, Time), Time), Time)| {
             let end = end.max(at);
-            let judged = || self.strips.iter().filter(|it| it.samples.iter().any(|it| it.upto >= at));
-            let each = judged().map(|it| it.recovered(at, end));
-            let recovered = each.collect::<Option<Vec<Span>>>().and_then(|it| it.into_iter().max());
-            let before = judged().map(|it| it.before(struck, &self.entry));
+            let recovered = self.slowest(at, |it| it.recovered(at, end));
+            let before = self.observing(at).map(|it| it.before(struck, &self.entry));
             FaultRecovery {
                 no,
                 effect,
@@ -521,10 +519,19 @@ impl ProbeHistory {
     /// precede them: a fault may show late.
     pub fn up_to(&self, of: &FaultRecovery, limit: Span) -> FaultRecovery {
         let end = of.at + of.within;
-        let judged = self.strips.iter().filter(|it| it.samples.iter().any(|it| it.upto >= of.at));
-        let each = judged.map(|it| it.recovered_from_all(of.at, of.at + limit, end));
-        let recovered = each.collect::<Option<Vec<Span>>>().and_then(|it| it.into_iter().max());
+        let recovered = self.slowest(of.at, |it| it.recovered_from_all(of.at, of.at + limit, end));
         FaultRecovery { recovered, ..*of }
+    }
+
+    /// Returns the strips with samples that ended at `at` or later.
+    fn observing(&self, at: Time) -> impl Iterator<Item = &Strip> {
+        self.strips.iter().filter(move |it| it.samples.iter().any(|it| it.upto >= at))
+    }
+
+    /// Returns the longest of the recoveries of these strips; `None` if there are none, or one has not recovered.
+    fn slowest(&self, at: Time, recovered: impl Fn(&Strip) -> Option<Span>) -> Option<Span> {
+        let each = self.observing(at).map(recovered).collect::<Option<Vec<Span>>>();
+        each.and_then(|it| it.into_iter().max())
     }
 }
 
