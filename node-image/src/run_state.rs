@@ -153,9 +153,7 @@ impl RunState {
         let reporter = EventReporter::new(manifest, self.awaited.clone());
         let run_state = self.clone();
         let alone = manifest.clusters.iter().map(|it| it.nodes == 1).collect();
-        let is_of_system = manifest.system.is_some();
-        let recorder =
-            RunRecorder { run_state, reporter, begun: None, finished: BTreeSet::new(), alone, is_of_system };
+        let recorder = RunRecorder { run_state, reporter, begun: None, finished: BTreeSet::new(), alone };
         let status = &mut self.lock().status;
         status.clusters = manifest.clusters.iter().map(cluster).collect();
         status.links = recorder.links(&manifest.links);
@@ -234,7 +232,6 @@ pub(crate) struct RunRecorder {
     finished: BTreeSet<ProcessId>,
     /// For each cluster, whether it has only one process, and therefore no link within it.
     alone: Vec<bool>,
-    is_of_system: bool,
 }
 
 impl RunRecorder {
@@ -282,7 +279,7 @@ impl RunRecorder {
             to: names.cluster(link.to).to_owned(),
             requested_micros: micros(link.requested.latency),
             measured_micros: link.measured.map(|it| micros(it.latency)),
-            as_requested: link.as_requested().filter(|_| link.is_judged(self.is_of_system)),
+            as_requested: link.as_requested().filter(|_| link.is_judged()),
         }
     }
 }

@@ -206,8 +206,8 @@ impl SystemNode {
         variables.into_iter().map(|(name, value)| (format!("FAULTLINE_{name}"), value)).collect()
     }
 
-    /// Returns the first problem of the node's templates.
-    pub(crate) fn problem(&self) -> Option<TemplateError> {
+    /// Returns the first problem of the templates of the command, and one of each probe and of the setup.
+    pub(crate) fn problems(&self) -> Vec<TemplateError> {
         let of_probes = self
             .system
             .probes
@@ -217,7 +217,7 @@ impl SystemNode {
             let words = it.exec.iter().map(String::as_str).collect();
             self.attempt("setup", &Attempt::Exec(words), 1).err()
         });
-        self.render().err().into_iter().chain(of_setup).chain(of_probes).next()
+        self.render().err().into_iter().chain(of_setup).chain(of_probes).collect()
     }
 }
 

@@ -64,6 +64,7 @@ pub fn draft<N: Hosted>(
         longest_task: longest_task(spec),
         plan: setup.supervisor.plan.clone(),
         drawn: drawn(federation, &setup.names, setup.seed),
+        has_random_faults: spec.faults.iter().any(|it| it.repeated().is_some()),
         faults: Vec::new(),
         effects: Vec::new(),
         pressure: None,

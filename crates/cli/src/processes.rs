@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::Federation;
 use faultline_checker::{Strictness, Verdict};
+use faultline_console::output;
 use faultline_console::place::remove_record;
 use faultline_core::Time;
 use faultline_core::fault::Outcome;
@@ -27,6 +28,8 @@ use crate::progress::Progress;
 use crate::recording::LocatedRecording;
 use crate::runner::{LocalBackend, Runner};
 
+/// The maximum number of attempts at a run whose verdict is unknown, because the machine was busy.
+const ATTEMPTS: usize = 3;
 /// Real processes with links emulated in the nodes, and without metrics.
 const PROCESSES: LocalBackend = LocalBackend::Processes { kernel: None, metrics: None };
 
@@ -138,8 +141,7 @@ impl Evaluation<'_> {
                     .map_err(|rejected| CommandError::input(*rejected))?;
                 let run = &kept.recording.run;
                 if !keep(index, Made::of(&federation, run), &run.trace) {
-                    let dir = kept.dir.display();
-                    return Err(CommandError::machine(format!("a run did not pass; see {dir}")));
+                    return Err(not_judged(&wanted.name, &kept));
                 }
                 done += 1;
                 shown.step(&format!("{} on real processes", wanted.name), (done, total), kept.is_known);
@@ -148,8 +150,8 @@ impl Evaluation<'_> {
         Ok(true)
     }
 
-    /// Performs a run of a reproduction, unless the user has already interrupted the program. A recorded run whose
-    /// verdict is unknown is repeated. Returns `None` after an interruption, and an error if the run failed.
+    /// Performs a run of a reproduction, unless the user has already interrupted the program. A run whose verdict is unknown
+    /// is repeated up to [`ATTEMPTS`] times. Returns `None` after an interruption, and an error if the run failed.
     fn uninterrupted(
         self,
         here: &LocalBackend,
@@ -162,8 +164,10 @@ impl Evaluation<'_> {
         }
         let mut run = self.run(here, name, text, seed)?;
         let verdict = |it: &RecordedComparisonRun| it.recording.run.judgement.verdict;
-        if let Some(known) = run.as_ref().filter(|it| it.is_known && verdict(it) == Verdict::Unknown) {
-            remove_record(&known.dir)?;
+        for _ in 1..ATTEMPTS {
+            let Some(unknown) = run.as_ref().filter(|it| verdict(it) == Verdict::Unknown) else { break };
+            output::note(format_args!("{name} is repeated: {}", reasons(unknown)));
+            remove_record(&unknown.dir)?;
             run = self.run(here, name, text, seed)?;
         }
         match run {
@@ -218,6 +222,20 @@ impl Evaluation<'_> {
         }
         Ok(Some(RecordedComparisonRun { recording, dir, is_known: false }))
     }
+}
+
+/// Returns the error for a run whose figures are missing, because none of its attempts could be judged.
+fn not_judged(name: &str, run: &RecordedComparisonRun) -> CommandError {
+    let dir = run.dir.display();
+    CommandError::machine_with(
+        format_args!("the figures of `{name}` on real processes are missing: {}; see {dir}", reasons(run)),
+        "run the command again on an idle machine with `--resume`, which reuses all other runs",
+    )
+}
+
+/// Returns why the verdict on a run is not a pass.
+fn reasons(run: &RecordedComparisonRun) -> String {
+    run.recording.run.judgement.reasons.join("; ")
 }
 
 /// Returns the record of this run, if one exists and the run neither was interrupted nor reached the memory limit.

@@ -122,6 +122,7 @@ impl Replay<'_> {
         draft.plan = injected(&collector.trace);
         // In some orders of the steps, a fault strikes nothing.
         draft.drawn = draft.plan.iter().map(|it| it.no).collect();
+        draft.has_random_faults = false;
         let end = RunEnd {
             outcome,
             added: Vec::new(),

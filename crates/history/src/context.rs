@@ -32,6 +32,8 @@ pub struct Context {
     pub plan: Vec<PlannedFault>,
     /// The planned faults that need not occur, because their times were drawn or taken from a failure trace.
     pub drawn: BTreeSet<FaultNo>,
+    /// Whether the federation has random faults, of which the seed may draw none before the end.
+    pub has_random_faults: bool,
     /// The outcome of each fault according to the record; `None` if the record does not state the outcomes.
     pub faults: Option<Vec<FaultAccount>>,
     /// Whether the driver measures every link before the application begins.
@@ -105,6 +107,7 @@ impl Context {
             planned_faults: manifest.plan.len(),
             plan: manifest.plan.clone(),
             drawn: manifest.drawn.iter().copied().collect(),
+            has_random_faults: manifest.has_random_faults,
             faults: Some(manifest.faults.clone()),
             measures_links: matches!(manifest.backend, BackendKind::Local | BackendKind::Kubernetes),
             in_pods: manifest.backend == BackendKind::Kubernetes,
@@ -152,11 +155,6 @@ impl Context {
         let size = |cluster: ClusterId| self.clusters.get(cluster.index()).map_or(0, Vec::len);
         let connects_two = if from == to { size(from) > 1 } else { size(from).min(size(to)) > 0 };
         self.measures_links && connects_two
-    }
-
-    /// Returns whether anything is requested of a link.
-    pub fn judges_link(&self, link: &LinkEntry) -> bool {
-        link.is_judged(self.system.is_some())
     }
 
     /// Returns the display name of `process` for a sentence.

@@ -281,7 +281,7 @@ impl Measuring<'_, '_> {
         let misses = |value: f64| value * sign - figure.error > limit * sign;
         if misses(figure.at_best) {
             let context = &self.history.context;
-            let is_off = || context.links.iter().any(|it| context.judges_link(it) && it.is_off());
+            let is_off = || context.links.iter().any(|it| it.is_judged() && it.is_off());
             return match is_affected_by_links && is_off() {
                 true => unknown(Unknown {
                     reason: "the links did not have the requested delays, which may be the reason".into(),

@@ -31,8 +31,6 @@ pub struct ReportedEvent {
 #[derive(Debug)]
 pub struct EventReporter {
     names: DisplayNames,
-    /// Whether the run is one of a user's own system.
-    is_of_system: bool,
     checkpoints: BTreeMap<ClusterId, Checkpoints>,
     /// Planned faults that are pauses.
     pauses: BTreeSet<FaultNo>,
@@ -59,7 +57,6 @@ impl EventReporter {
     pub fn new(manifest: &Manifest, awaited: BTreeSet<ClusterId>) -> EventReporter {
         EventReporter {
             names: DisplayNames::new(manifest),
-            is_of_system: manifest.system.is_some(),
             checkpoints: BTreeMap::new(),
             pauses: BTreeSet::new(),
             failing: BTreeSet::new(),
@@ -217,7 +214,7 @@ impl EventReporter {
     /// Returns the event that reports the measurements of the links.
     pub fn measured(&self, links: &[LinkEntry]) -> ReportedEvent {
         let all = count(links.len() as u64, "link");
-        let judged: Vec<&LinkEntry> = links.iter().filter(|it| it.is_judged(self.is_of_system)).collect();
+        let judged: Vec<&LinkEntry> = links.iter().filter(|it| it.is_judged()).collect();
         let off = judged.iter().filter(|it| it.as_requested() == Some(false)).count();
         let (warning, text) = match off {
             0 if judged.is_empty() => (false, format!("{all} measured; no delay is requested of them")),

@@ -184,7 +184,7 @@ fn page(
             (faults(summary))
             h2 { "Properties" }
             @let is_idle = |it: &&PropertySummary| it.found == PropertyResult::NotExercised;
-            @let idle: Vec<_> = summary.properties.iter().filter(is_idle).collect();
+            @let idle: Vec<_> = summary.listed().filter(is_idle).collect();
             (properties(summary.properties.iter().filter(|it| !is_idle(it))))
             @if !idle.is_empty() {
                 details {

@@ -318,7 +318,7 @@ impl Writer<'_> {
 
     /// Formats a table of the properties that do not hold or, if all details are requested, of all properties.
     fn properties(&self) -> String {
-        let all = self.summary.properties.iter();
+        let all = self.summary.listed();
         let mut table = self.titled(&["result", "instances", "property", "meaning"]);
         for it in all.filter(|it| self.layout.verbose || it.verdict != Verdict::Pass) {
             let (found, colour) = match it.found {

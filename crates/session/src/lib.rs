@@ -264,6 +264,7 @@ impl<'a> Session<'a> {
         let mut draft = manifest::draft(self.federation, self.text, setup, backend, self.started);
         if self.needs_no_faults {
             draft.drawn = draft.plan.iter().map(|it| it.no).collect();
+            draft.has_random_faults = false;
         }
         draft
     }

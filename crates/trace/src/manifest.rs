@@ -67,6 +67,9 @@ pub struct Manifest {
     /// occur.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drawn: Vec<FaultNo>,
+    /// Whether the federation has random faults, of which the seed may draw none before the end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_random_faults: bool,
     /// The state of each fault at the end; empty while the run is in progress.
     pub faults: Vec<FaultAccount>,
     /// The times at which faults took effect; empty in virtual time, where a fault takes effect at one instant.
@@ -137,6 +140,7 @@ impl Manifest {
             longest_task: None,
             plan: Vec::new(),
             drawn: Vec::new(),
+            has_random_faults: false,
             faults: Vec::new(),
             effects: Vec::new(),
             pressure: None,
@@ -526,10 +530,10 @@ impl LinkEntry {
         counts && observed
     }
 
-    /// Returns whether anything is requested of the link, in a run of a user's own system or of another application. Nothing
-    /// emulates the other links of a system: they are as fast as the network is.
-    pub fn is_judged(&self, is_of_system: bool) -> bool {
-        !is_of_system || self.requested != LinkProperties::default()
+    /// Returns whether anything is requested of the link. Nothing emulates the other links: they are as fast as the network
+    /// is.
+    pub fn is_judged(&self) -> bool {
+        self.requested != LinkProperties::default()
     }
 
     /// Returns whether the link was not as requested, in which case the run does not show what it was meant to show: the
@@ -634,6 +638,7 @@ pub(crate) mod tests {
                 cause: None,
             }],
             drawn: vec![],
+            has_random_faults: false,
             faults: vec![(FaultNo(0), FaultState::Ineffective("it was late".into()))],
             effects: vec![],
             pressure: None,

@@ -326,35 +326,39 @@ impl System {
         self.files.iter().map(|(name, it)| (format!("files.{name}"), it)).chain(own)
     }
 
-    /// Returns the first problem of the system that its fields alone show, without their templates.
-    pub(crate) fn problem(&self) -> Option<ProgramProblem> {
-        let mut problem = Launch::of_system(&self.command, &self.env, &self.files).problem();
-        problem = problem.or_else(|| problem_of_templates("", &self.files));
-        problem = problem.or_else(|| problem_of_ready("", self.ready.as_ref()));
-        problem = problem.or_else(|| problem_of_watches("", &self.watch));
-        problem = problem.or_else(|| problem_of_logs("", self.logs));
-        problem = problem.or_else(|| self.setup.as_ref().and_then(SetUp::problem));
-        problem = problem.or_else(|| named("probes", self.probes.keys()));
-        problem = problem.or_else(|| self.probes.iter().find_map(|(name, it)| it.problem(name)));
-        problem.or_else(|| self.ends.as_ref().and_then(Ends::problem)).or_else(|| self.problem_of_overrides())
+    /// Returns the problems of the system that its fields alone show, without their templates: at most one of each field.
+    pub(crate) fn problems(&self) -> Vec<ProgramProblem> {
+        let mut problems = Vec::new();
+        problems.extend(Launch::of_system(&self.command, &self.env, &self.files).problem());
+        problems.extend(problem_of_templates("", &self.files));
+        problems.extend(problem_of_ready("", self.ready.as_ref()));
+        problems.extend(problem_of_watches("", &self.watch));
+        problems.extend(problem_of_logs("", self.logs));
+        problems.extend(self.setup.as_ref().and_then(SetUp::problem));
+        problems.extend(named("probes", self.probes.keys()));
+        problems.extend(self.probes.iter().filter_map(|(name, it)| it.problem(name)));
+        problems.extend(self.ends.as_ref().and_then(Ends::problem));
+        self.add_problems_of_overrides(&mut problems);
+        problems
     }
 
-    fn problem_of_overrides(&self) -> Option<ProgramProblem> {
+    fn add_problems_of_overrides(&self, problems: &mut Vec<ProgramProblem>) {
         if self.overrides.len() > MAX_OVERRIDES {
             let message = format!("there are too many entries ({})", self.overrides.len());
-            return Some(program::problem("in", message, format!("list at most {MAX_OVERRIDES} clusters")));
+            problems.push(program::problem("in", message, format!("list at most {MAX_OVERRIDES} clusters")));
+            return;
         }
-        self.overrides.iter().find_map(|(cluster, own)| {
-            let OnNode { command, env, files, .. } = self.on(cluster);
+        for (cluster, own) in &self.overrides {
             let field = format!("in.{cluster}.");
-            let problem = Launch::of_system(command, env, files).problem();
-            problem
-                .map(|(own, message, help)| (format!("{field}{own}"), message, help))
-                .or_else(|| problem_of_templates(&field, files))
-                .or_else(|| problem_of_ready(&field, own.ready.as_ref()))
-                .or_else(|| problem_of_watches(&field, own.watch.as_ref()?))
-                .or_else(|| problem_of_logs(&field, own.logs))
-        })
+            let OnNode { command, env, files, .. } = self.on(cluster);
+            let problem =
+                Launch::of_system(command, env, files).problem().filter(|it| !problems.contains(it));
+            problems.extend(problem.map(|(own, message, help)| (format!("{field}{own}"), message, help)));
+            problems.extend(own.files.as_ref().and_then(|it| problem_of_templates(&field, it)));
+            problems.extend(problem_of_ready(&field, own.ready.as_ref()));
+            problems.extend(own.watch.as_ref().and_then(|it| problem_of_watches(&field, it)));
+            problems.extend(problem_of_logs(&field, own.logs));
+        }
     }
 }
 
@@ -520,7 +524,7 @@ mod tests {
     fn problem(mut value: Value) -> Option<String> {
         value.as_object_mut().unwrap().entry("command").or_insert_with(|| json!(["etcd"]));
         let system: System = serde_json::from_value(value).unwrap();
-        system.problem().map(|it| it.0)
+        system.problems().into_iter().next().map(|it| it.0)
     }
 
     #[test]
@@ -544,6 +548,26 @@ mod tests {
         ] {
             assert_eq!(problem(value.clone()).as_deref(), Some(field), "{value}");
         }
+    }
+
+    #[test]
+    fn each_field_has_a_problem_of_its_own() {
+        let value = json!({
+            "command": [], "ready": { "within": "1ms" }, "probes": { "a": {}, "b": {} }, "watch": { "a": "(" },
+            "in": { "clients": { "env": {}, "watch": { "w": "[" } }, "paris": { "logs": "1B" } },
+        });
+        let system: System = serde_json::from_value(value).unwrap();
+        let fields: Vec<String> = system.problems().into_iter().map(|it| it.0).collect();
+        let expected = [
+            "command",
+            "ready.within",
+            "watch.a",
+            "probes.a",
+            "probes.b",
+            "in.clients.watch.w",
+            "in.paris.logs",
+        ];
+        assert_eq!(fields, expected);
     }
 
     #[test]

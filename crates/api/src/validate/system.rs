@@ -1,5 +1,7 @@
 //! Checks a system, and refuses everything that has no meaning for commands that do not know Faultline.
 
+use std::collections::BTreeSet;
+
 use faultline_core::fault::Impairment;
 use faultline_core::{ProcessId, Span};
 
@@ -29,7 +31,9 @@ impl Check<'_> {
     }
 
     pub(super) fn system(&mut self, system: &System) {
-        self.custom(PATH, system.problem());
+        for problem in system.problems() {
+            self.custom(PATH, Some(problem));
+        }
         if self.total > MAX_SYSTEM_NODES {
             let message = format!("the system has too many nodes ({})", self.total);
             self.problem("spec.clusters", message, format!("reduce the total to at most {MAX_SYSTEM_NODES}"));
@@ -162,6 +166,7 @@ impl Check<'_> {
     fn templates(&mut self, system: &System) {
         let mut first = 0;
         let mut rendered_base = false;
+        let mut reported = BTreeSet::new();
         for cluster in &self.spec.clusters {
             let process = ProcessId(first);
             first += cluster.nodes;
@@ -169,9 +174,10 @@ impl Check<'_> {
             if !is_own && std::mem::replace(&mut rendered_base, true) {
                 continue;
             }
-            if let Some(error) = self.system_node(system, process).problem() {
-                self.problem(format!("{PATH}.{}", error.field), error.message, error.help);
-                return;
+            for error in self.system_node(system, process).problems() {
+                if reported.insert(error.field.clone()) {
+                    self.problem(format!("{PATH}.{}", error.field), error.message, error.help);
+                }
             }
         }
     }

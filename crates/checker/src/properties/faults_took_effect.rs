@@ -1,7 +1,7 @@
 //! The planned faults had an effect. A run that ended normally without one of them does not show what it was meant to
 //! show, so it does not pass: a fault with a fixed time or a trigger did not become due, it found nothing to strike, or no
 //! process applied it. Faults whose times are drawn (`mtbf`), or taken from a failure trace, need not occur, but a run in
-//! which no fault took effect proves nothing. If facts of the supervisor may be missing, a fault of which there is no fact
+//! which no fault took effect, or for which the seed drew none, proves nothing. If facts of the supervisor may be missing, a fault of which there is no fact
 //! may have taken effect.
 //!
 //! The supervisor records a fault before it sends the orders that inject it. On real processes, the run may end before
@@ -28,6 +28,11 @@ fn check(history: &History<'_>, finding: &mut Findings) {
     if planned > 0 && history.trace.supervisor().is_empty() {
         finding.lacks_facts("the supervisor's facts are missing");
         return;
+    }
+    let has_completed = history.context.outcome == Some(Outcome::Completed);
+    if planned == 0 && history.context.has_random_faults && has_completed {
+        let remedy = "choose another seed or a smaller `mtbf`, or let the run last longer";
+        finding.unjudged("no random fault was due before the end of the run", remedy);
     }
     let supervision = &history.supervision;
     finding.instances = planned;
@@ -180,6 +185,19 @@ mod tests {
                 "1 of 2 faults did not become due before the end of the run"
             ]
         );
+    }
+
+    #[test]
+    fn random_faults_of_which_the_seed_drew_none_are_unknown() {
+        let judged = |outcome: Outcome| {
+            let mut run = Run::new(&[&[0]]);
+            run.context.has_random_faults = true;
+            run.context.outcome = Some(outcome);
+            check_alone(&RULE, &run).gap()
+        };
+        let expected = "no random fault was due before the end of the run; choose another seed";
+        assert!(judged(Outcome::Completed).starts_with(expected));
+        assert_eq!(judged(Outcome::Deadline), "", "the deadline is the reason");
     }
 
     #[test]

@@ -28,7 +28,7 @@ fn check(history: &History<'_>, finding: &mut Findings) {
     let context = history.context;
     let name = |it: &LinkEntry| words::link(it.from, it.to, context);
     // Only the first reason is reported.
-    let mut links: Vec<_> = context.links.iter().filter(|it| context.judges_link(it)).collect();
+    let mut links: Vec<_> = context.links.iter().filter(|it| it.is_judged()).collect();
     links
         .sort_by_key(|link| Reverse(link.measured.map(|it| it.latency.0.abs_diff(link.requested.latency.0))));
     for link in &links {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_of_a_system_is_judged_only_if_something_is_requested_of_it() {
+    fn a_link_is_judged_only_if_something_is_requested_of_it() {
         let mut run = Run::new(&[&[0]]);
         let latency = Span::from_millis(3);
         let measured =
@@ -201,7 +201,7 @@ mod tests {
             since: None,
         };
         for (is_system, requested, is_judged) in
-            [(false, Span::ZERO, true), (true, Span::ZERO, false), (true, Span::from_millis(9), true)]
+            [(false, Span::ZERO, false), (true, Span::ZERO, false), (true, Span::from_millis(9), true)]
         {
             run.context.system = is_system.then(Default::default);
             run.context.links = vec![link(requested)];

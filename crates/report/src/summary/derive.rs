@@ -75,7 +75,7 @@ impl Summary {
             links: manifest
                 .links
                 .iter()
-                .filter(|it| it.is_judged(manifest.system.is_some()))
+                .filter(|it| it.is_judged())
                 .map(|it| link_summary(it, names, timeline))
                 .collect(),
             result: result(manifest, trace, names, timeline),

@@ -495,9 +495,15 @@ impl Summary {
         self.clusters.iter().any(|it| it.tasks_run.is_some())
     }
 
-    /// Returns the names of the properties without instances.
+    /// Returns the properties to list. Those of protocols, which have no instances in the run of a system, are left out for
+    /// systems.
+    pub(crate) fn listed(&self) -> impl Iterator<Item = &PropertySummary> {
+        self.properties.iter().filter(|it| !self.is_system || it.found != PropertyResult::NotExercised)
+    }
+
+    /// Returns the names of the [listed](Summary::listed) properties without instances.
     pub fn not_exercised(&self) -> Vec<String> {
-        let idle = self.properties.iter().filter(|it| it.found == PropertyResult::NotExercised);
+        let idle = self.listed().filter(|it| it.found == PropertyResult::NotExercised);
         idle.map(PropertySummary::name).collect()
     }
 }

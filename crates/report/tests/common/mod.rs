@@ -83,6 +83,7 @@ fn manifest(nodes: u32) -> Manifest {
         volatile_storage: false,
         longest_task: None,
         drawn: Vec::new(),
+        has_random_faults: false,
         effects: vec![],
         pressure: None,
         spares: 0,

@@ -64,6 +64,8 @@ pub(crate) struct RunLine {
     pub(super) plan: Vec<PlannedFault>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     drawn: Vec<FaultNo>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    has_random_faults: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     faults: Vec<FaultAccount>,
     expected: Option<Expected>,
@@ -159,6 +161,7 @@ impl RunLine {
             at_once_within: manifest.at_once_within,
             plan: manifest.plan.clone(),
             drawn: manifest.drawn.clone(),
+            has_random_faults: manifest.has_random_faults,
             faults: manifest.faults.clone(),
             expected: manifest.expected.clone(),
             expectations: manifest.expectations.clone(),
@@ -245,6 +248,7 @@ impl RunLine {
             plan: self.plan,
             faults: self.faults,
             drawn: self.drawn,
+            has_random_faults: self.has_random_faults,
             effects: Vec::new(),
             pressure: None,
             spares: self.spares,
