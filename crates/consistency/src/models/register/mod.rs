@@ -23,6 +23,7 @@ pub(crate) const MODEL: Model = Model {
     levels: &["linearizable", "session"],
     kinds: &["read", "write", "cas", "append"],
     reads: &["read"],
+    repeats: true,
     judge,
 };
 
