@@ -12,11 +12,13 @@ pub struct Limits {
     pub steps: u64,
     /// The most memory for failed configurations, in bytes.
     pub bytes: usize,
+    /// The most cases that are reduced and kept for each kind of anomaly. They take no steps, but time.
+    pub cases: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { steps: 50_000_000, bytes: 256 << 20 }
+        Limits { steps: 50_000_000, bytes: 256 << 20, cases: 3 }
     }
 }
 
@@ -73,15 +75,10 @@ pub struct Anomaly {
     pub levels: Levels,
     /// The number of cases that were found.
     pub count: usize,
-    /// The first cases, at most [`Anomaly::MOST_CASES`].
+    /// The first cases, at most [`Limits::cases`].
     pub cases: Vec<Case>,
     /// What the user should check, if the kind is often a mistake of the client.
     pub help: Option<&'static str>,
-}
-
-impl Anomaly {
-    /// The most cases that are kept for each kind.
-    pub const MOST_CASES: usize = 3;
 }
 
 /// Why a history could not be judged.
@@ -101,6 +98,8 @@ pub(crate) struct Findings {
     pub(crate) anomalies: Vec<Anomaly>,
     pub(crate) doubts: Vec<Doubt>,
     pub(crate) steps: u64,
+    /// The most cases of each kind.
+    pub(crate) cases: usize,
 }
 
 impl Findings {
@@ -112,7 +111,7 @@ impl Findings {
         });
         let anomaly = &mut self.anomalies[at];
         anomaly.count += 1;
-        if anomaly.cases.len() < Anomaly::MOST_CASES {
+        if anomaly.cases.len() < self.cases {
             anomaly.cases.push(case());
         }
     }

@@ -7,17 +7,22 @@
 //!
 //! | module | content |
 //! | --- | --- |
+//! | [`foreign`] | histories that other programs recorded |
 //! | `operation` | histories |
+//! | `drawing` | the operations of a contradiction as text |
 //! | `judgement` | the result, with the operations that show each contradiction |
 //! | `models` | one file for each model |
 //! | `search` | the search for an order of the operations on one object |
 
+mod drawing;
+pub mod foreign;
 mod hash;
 mod judgement;
 mod models;
 mod operation;
 mod search;
 
+pub use drawing::{WIDTH, draw};
 pub use judgement::{Anomaly, Case, Doubt, Judgement, Kind, Levels, Limits, Verdict};
 pub use models::{MODELS, Model, model};
 pub use operation::{Answer, Call, History, Key, NEVER, Names, Operation, Outcome, Step, Value};
@@ -28,7 +33,7 @@ use judgement::Findings;
 ///
 /// The operations of the history may be in any order, except that those of a session are in the order of their calls.
 pub fn judge(history: &History, model: &Model, level: usize, limits: Limits) -> Judgement {
-    let mut findings = Findings::default();
+    let mut findings = Findings { cases: limits.cases, ..Findings::default() };
     (model.judge)(history, limits, &mut findings);
     let kinds = kinds(history, model);
     silent(history, model, &kinds, &mut findings);
@@ -41,7 +46,7 @@ pub fn judge(history: &History, model: &Model, level: usize, limits: Limits) -> 
         (false, false) => Verdict::Pass,
     };
     let strongest = (0..model.levels.len()).find(|it| !is_contradicted(*it) && !is_doubtful(*it));
-    let Findings { mut anomalies, mut doubts, steps } = findings;
+    let Findings { mut anomalies, mut doubts, steps, .. } = findings;
     anomalies.retain(|it| is_at(it.levels, level));
     doubts.retain(|it| is_at(it.levels, level));
     Judgement {

@@ -58,7 +58,7 @@ fn judge(history: &History, limits: Limits, findings: &mut Findings) {
         match decide(history, &register, &register.ops, allowance, &mut findings.steps) {
             Decision::Possible => {}
             Decision::Impossible(why) => {
-                let (kind, _) = shrink::kind(why, &register);
+                let kind = shrink::kind(why, &register);
                 findings.add(kind, LINEARIZABLE, || shrink::case(history, &register, key, why));
             }
             Decision::OutOfSteps => {

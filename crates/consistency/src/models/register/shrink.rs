@@ -16,13 +16,17 @@ const ALLOWANCE: Allowance = Allowance { steps: 1_000_000, bytes: 32 << 20 };
 const MOST: usize = 12;
 
 /// Returns the name of the anomaly.
-pub(crate) fn kind(why: Option<Contradiction>, register: &Register) -> (&'static str, Option<u32>) {
-    let is_read =
-        |index: u32| register.ops.iter().any(|it| it.index == index && matches!(it.effect, Effect::Read(_)));
+pub(crate) fn kind(why: Option<Contradiction>, register: &Register) -> &'static str {
+    let op = |index: u32| register.ops.iter().find(|it| it.index == index);
     match why {
-        Some(Contradiction::Early(index)) => ("early", Some(index)),
-        Some(Contradiction::Overlap(old, _)) if is_read(old) => ("stale", Some(old)),
-        _ => ("notLinearizable", None),
+        Some(Contradiction::Early(_)) => "early",
+        Some(Contradiction::Overlap(old, new))
+            if op(old).is_some_and(|it| matches!(it.effect, Effect::Read(_)))
+                && op(new).is_some_and(|it| it.writes().is_some()) =>
+        {
+            "stale"
+        }
+        _ => "notLinearizable",
     }
 }
 
