@@ -3,9 +3,9 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use faultline_console::arguments::Format;
 use faultline_consistency::foreign::{self, ForeignError, MOST_BYTES};
 use faultline_consistency::{Anomaly, Case, History, Judgement, Limits, Model, Verdict, draw, judge, model};
+use faultline_console::arguments::Format;
 use faultline_trace::printable;
 use miette::miette;
 use serde::Serialize;
@@ -44,7 +44,12 @@ fn level(model: &Model, name: Option<&str>) -> Result<usize, CommandError> {
     model.levels.iter().position(|it| *it == name).ok_or_else(|| {
         let levels: Vec<String> = model.levels.iter().map(|it| format!("`{it}`")).collect();
         let help = format!("use one of {}", levels.join(", "));
-        CommandError::input(miette!(help = help, "the model `{}` has no level `{}`", model.name, printable(name)))
+        CommandError::input(miette!(
+            help = help,
+            "the model `{}` has no level `{}`",
+            model.name,
+            printable(name)
+        ))
     })
 }
 
