@@ -1,6 +1,7 @@
 //! Directed graphs of transactions: components, and short cycles of a class.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 
 use crate::hash::Map;
 
@@ -242,8 +243,8 @@ impl Graph {
                     Anti::None => 0,
                     _ => u8::from(is_rw) | if is_rw { SOME } else { state & SOME },
                 };
-                if !parents.contains_key(&(to, next)) {
-                    parents.insert((to, next), (node, state, kind));
+                if let Entry::Vacant(parent) = parents.entry((to, next)) {
+                    parent.insert((node, state, kind));
                     queue.push_back((to, next, length + 1));
                 }
             }
