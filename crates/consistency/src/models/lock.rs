@@ -154,14 +154,18 @@ fn case(history: &History, key: Key, ops: &[Op]) -> Case {
         );
     };
     let mut rest = window(end);
-    // In any order, an `acquire` is followed by the `release` of the same client, so a pair can be left out. So can an
-    // operation without a result that had no effect.
+    // In any order, an `acquire` is followed by the `release` of the same client, so a pair can be left out. An
+    // operation without a result must stay: it may explain what remains.
     let mut at = 0;
     while at < rest.len() {
         let partner = rest.iter().enumerate().skip(at + 1).find(|(_, it)| it.holder == rest[at].holder);
         let part = match partner {
-            _ if rest[at].span.ret == NEVER => vec![at],
-            Some((other, it)) if rest[at].is_acquire && !it.is_acquire && it.span.ret != NEVER => {
+            Some((other, it))
+                if rest[at].is_acquire
+                    && !it.is_acquire
+                    && rest[at].span.ret != NEVER
+                    && it.span.ret != NEVER =>
+            {
                 vec![at, other]
             }
             _ => vec![],

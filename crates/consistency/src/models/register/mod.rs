@@ -85,6 +85,7 @@ fn judge(history: &History, limits: Limits, findings: &mut Findings) {
 pub(crate) fn show_key(history: &History, key: Key) -> String {
     match history.key(key) {
         "" => "the register".to_owned(),
+        name if name.parse::<i64>().is_ok() => format!("key {name}"),
         name => name.to_owned(),
     }
 }

@@ -141,9 +141,10 @@ pub(crate) fn reduce(history: &History, register: &Register) -> Option<(Vec<Op>,
         if drops_values {
             drop_values(&mut ops, &is_bad);
         }
+        // An unknown operation must stay: it may explain an observation that remains.
         let mut at = 0;
         while at < ops.len() {
-            if ops[at].observes() || ops[at].is_unknown() {
+            if ops[at].observes() {
                 let mut rest = ops.clone();
                 rest.remove(at);
                 if is_bad(&rest) {
