@@ -199,6 +199,7 @@ fn compare_queues(rounds: u64, seed: u64) {
     }
 }
 
+#[expect(clippy::ptr_arg, reason = "the type of the state")]
 fn queue_step(state: &Vec<Value>, it: &Operation) -> Option<Vec<Value>> {
     match (&it.call, it.answer()) {
         (Call::Enqueue(value), _) => Some(state.iter().copied().chain([*value]).collect()),
