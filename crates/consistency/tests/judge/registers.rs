@@ -46,6 +46,9 @@ fn wrong_reads_have_names() {
 fn a_return_at_the_time_of_a_call_orders_nothing() {
     assert_eq!(strict(vec![write(0, 1, 2, 1), write(0, 2, 3, 2), read(1, 4, 5, 1)]), [""; 0]);
     assert_eq!(strict(vec![read(1, 1, 2, 1), write(0, 2, 3, 1)]), [""; 0]);
+    // The register holds 1 until 5, and 2 from 5 on.
+    let touching = vec![write(0, 1, 2, 1), write(1, 3, 5, 2), read(2, 5, 9, 1), read(3, 8, 10, 2)];
+    assert_eq!(strict(touching), [""; 0]);
 }
 
 #[test]
