@@ -19,15 +19,17 @@ use crate::recording::strictness;
 /// The file name that stands for standard input.
 const STDIN: &str = "-";
 
+/// The remedy if the events cannot be read.
+const LINES: &str = "specify a file with one JSON object per line, or `-` for standard input";
+
 /// The number of lines that `--dry-run` shows.
 const PREVIEWED: usize = 20;
 
 /// Imports the events in `file`, judges them, and records them if the user asked for it.
 pub(crate) fn check(file: &Path, arguments: &CheckArguments) -> Result<Exit, CommandError> {
     let mapping = arguments.mapping.as_deref().map(mapping).transpose()?;
-    let bytes = read(file)?;
-    let label = if file == Path::new(STDIN) { "standard input".into() } else { file.to_string_lossy() };
-    let label = printable(&label);
+    let bytes = read(file, MOST_BYTES, LINES, "import a part of the run")?;
+    let label = label(file);
     if arguments.dry_run {
         let lines = preview(&bytes, mapping.as_ref(), PREVIEWED).into_iter();
         let text: String = lines.map(|(number, what)| format!("line {number}: {what}\n")).collect();
@@ -67,18 +69,24 @@ fn mapping(name: &Path) -> Result<Mapping, CommandError> {
     mapping.map_err(|error| refused(&label, error))
 }
 
-/// Reads the file with the events, which may be of any kind.
-fn read(file: &Path) -> Result<Vec<u8>, CommandError> {
-    const HELP: &str = "specify a file with one JSON object per line, or `-` for standard input";
+/// Returns the name of a file as in an error.
+pub(crate) fn label(file: &Path) -> String {
+    let label = if file == Path::new(STDIN) { "standard input".into() } else { file.to_string_lossy() };
+    printable(&label)
+}
+
+/// Reads a file of any kind, or standard input. If it cannot be read, the remedy is `help`; if it is longer than `most`
+/// bytes, `too_long`.
+pub(crate) fn read(file: &Path, most: u64, help: &str, too_long: &str) -> Result<Vec<u8>, CommandError> {
     let mut bytes = Vec::new();
     let read = match file == Path::new(STDIN) {
-        true => io::stdin().lock().take(MOST_BYTES + 1).read_to_end(&mut bytes),
-        false => File::open(file).and_then(|it| it.take(MOST_BYTES + 1).read_to_end(&mut bytes)),
+        true => io::stdin().lock().take(most + 1).read_to_end(&mut bytes),
+        false => File::open(file).and_then(|it| it.take(most + 1).read_to_end(&mut bytes)),
     };
-    read.map_err(|error| CommandError::path("read", file, error, HELP))?;
-    if bytes.len() as u64 > MOST_BYTES {
-        let why = format!("it is longer than {} MiB", MOST_BYTES >> 20);
-        return Err(CommandError::path("read", file, why, "import a part of the run"));
+    read.map_err(|error| CommandError::path("read", file, error, help))?;
+    if bytes.len() as u64 > most {
+        let why = format!("it is longer than {} MiB", most >> 20);
+        return Err(CommandError::path("read", file, why, too_long));
     }
     Ok(bytes)
 }

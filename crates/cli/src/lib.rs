@@ -35,6 +35,7 @@ mod doctor;
 mod events;
 mod explore;
 mod files;
+mod foreign_history;
 mod fuzz;
 mod journal;
 mod live;

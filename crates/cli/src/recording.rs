@@ -26,6 +26,9 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, CommandError> {
     if let Some(file) = &arguments.events {
         return crate::events::check(file, arguments);
     }
+    if let Some(file) = &arguments.history {
+        return crate::foreign_history::check(file, arguments);
+    }
     let dir = located(arguments.dir.as_deref())?;
     let mut run = open(&dir)?;
     if arguments.resimulate {

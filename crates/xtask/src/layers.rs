@@ -11,7 +11,7 @@ use crate::{Problems, Repository};
 /// Crates by layer, lowest first.
 const LAYERS: &[&[&str]] = &[
     &["faultline-core"],
-    &["faultline-dataflow", "faultline-failures"],
+    &["faultline-consistency", "faultline-dataflow", "faultline-failures"],
     &[
         "faultline-api",
         "faultline-callers",

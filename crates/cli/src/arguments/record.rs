@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
+use faultline_consistency::MODELS;
 use faultline_console::arguments::{Format, OutputArguments};
 
 use super::{FilesArguments, address};
@@ -42,7 +44,8 @@ Examples:
   faultline check faultline-runs/quickstart-7 -v     print all properties
   faultline check faultline-runs/quickstart-7 --format json
   faultline check faultline-runs/quickstart-7 --resimulate
-  faultline check --events log.jsonl --mapping torchft --out run")]
+  faultline check --events log.jsonl --mapping torchft --out run
+  faultline check --history history.edn --model register")]
 pub(crate) struct CheckArguments {
     /// Read the recorded run in this directory [default: the newest one in `faultline-runs`]
     pub(crate) dir: Option<PathBuf>,
@@ -68,6 +71,18 @@ pub(crate) struct CheckArguments {
     /// Record the imported run in DIR, so that `explain`, `report` and `check` can read it
     #[arg(long, value_name = "DIR", requires = "events")]
     pub(crate) out: Option<PathBuf>,
+    /// Judge the history of clients in FILE, which another program recorded, instead of a recorded run; `-` reads
+    /// standard input
+    #[arg(long, value_name = "FILE", requires = "model")]
+    #[arg(conflicts_with_all = ["dir", "resimulate", "run_programs", "events", "strict"])]
+    pub(crate) history: Option<PathBuf>,
+    /// Compare the history with this model of the data
+    #[arg(long, value_name = "MODEL", requires = "history")]
+    #[arg(value_parser = PossibleValuesParser::new(MODELS.iter().map(|it| it.name)))]
+    pub(crate) model: Option<String>,
+    /// Expect this level of consistency [default: the strongest of the model]
+    #[arg(long, value_name = "LEVEL", requires = "history")]
+    pub(crate) level: Option<String>,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
 }

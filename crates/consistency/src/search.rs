@@ -1,0 +1,472 @@
+//! The search for an order of the operations on one object that explains their answers.
+//!
+//! The search is that of Wing and Gong with the memory of Lowe: it takes one operation after the other, and goes back
+//! where none is possible. It differs from the published form in the following rules, each of which leaves the verdict
+//! unchanged:
+//!
+//! 1. The next operation is the one that returns first; else one after which that one is possible. This is only an order.
+//! 2. An observation that is possible is taken at once: it changes no state, so it fits in front of any continuation.
+//! 3. A state must not be left for good while a known operation still needs it.
+//! 4. A configuration is the first missing return, the pending operations that are done, the state, and the unknown
+//!    operations used. It needs no bit for each operation.
+//! 5. Only configurations that failed are remembered, once the search leaves them.
+//! 6. A configuration fails if one failed that had used a subset of its unknown operations, which may be left out.
+//! 7. Of unknown operations with the same effect, only the first called is tried.
+//! 8. The operation after an unknown one must depend on it. Otherwise, the branch without the unknown one is as good.
+
+use crate::hash::Map;
+use crate::operation::NEVER;
+
+/// The most operations of one object that may be in progress at the same time.
+pub(crate) const MOST_PENDING: usize = 128;
+
+/// The times of an operation. `ret` is [`NEVER`] if its outcome is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) call: u64,
+    pub(crate) ret: u64,
+}
+
+/// An object with operations, which are numbered from 0. States are numbers less than [`Object::states`].
+pub(crate) trait Object {
+    /// Returns the first state.
+    fn initial(&self) -> u32;
+    /// Returns the number of states.
+    fn states(&self) -> usize;
+    /// Returns the state after the operation, or `None` if it cannot have had its answer in this state.
+    fn step(&self, state: u32, operation: usize) -> Option<u32>;
+    /// Returns whether the operation never changes any state.
+    fn observes(&self, operation: usize) -> bool;
+    /// Returns a number that is the same for operations with the same effect on each state, whatever their answers.
+    fn effect(&self, operation: usize) -> u64;
+    /// Returns the only state in which the operation is possible, if there is only one.
+    fn needs(&self, operation: usize) -> Option<u32>;
+    /// Calls `each` with all states that the operation may lead to, if it may change the state.
+    fn makes(&self, operation: usize, each: impl FnMut(u32));
+}
+
+/// How much a search may use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowance {
+    pub(crate) steps: u64,
+    pub(crate) bytes: usize,
+}
+
+/// The result of a search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// This order explains all answers. Operations that it lacks are unknown ones that had no effect.
+    Order(Vec<u32>),
+    /// No order explains the answers.
+    Nothing,
+    /// The steps were used up.
+    OutOfSteps,
+    /// More than [`MOST_PENDING`] operations were in progress at the same time.
+    TooMany,
+}
+
+/// A key of failed configurations: the rank of the first missing return, the state, and the pending operations done.
+type Place = (u32, u32, u128);
+
+/// Failed configurations, with the sets of unknown operations that they had used.
+struct Failed {
+    heads: Map<Place, u32>,
+    sets: Vec<u64>,
+    next: Vec<u32>,
+    words: usize,
+    bytes: usize,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Failed {
+    fn new(words: usize, bytes: usize) -> Failed {
+        Failed { heads: Map::default(), sets: Vec::new(), next: Vec::new(), words, bytes }
+    }
+
+    /// Returns whether a configuration failed that had used a subset of `used`.
+    fn covers(&self, place: Place, used: &[u64]) -> bool {
+        let Some(&head) = self.heads.get(&place) else { return false };
+        if self.words == 0 {
+            return true;
+        }
+        let mut at = head;
+        while at != NONE {
+            let set = &self.sets[at as usize * self.words..][..self.words];
+            if set.iter().zip(used).all(|(failed, used)| failed & !used == 0) {
+                return true;
+            }
+            at = self.next[at as usize];
+        }
+        false
+    }
+
+    /// Remembers a configuration. If the memory is full, forgets all others first, which costs only time.
+    fn insert(&mut self, place: Place, used: &[u64]) {
+        if self.heads.len() * 56 + self.sets.len() * 8 + self.next.len() * 4 > self.bytes {
+            (self.heads, self.sets, self.next) = (Map::default(), Vec::new(), Vec::new());
+        }
+        if self.words == 0 {
+            self.heads.insert(place, NONE);
+            return;
+        }
+        let head = self.heads.entry(place).or_insert(NONE);
+        self.next.push(*head);
+        *head = self.next.len() as u32 - 1;
+        self.sets.extend_from_slice(used);
+    }
+}
+
+/// A doubly linked list of operations, from which operations are lifted and put back in reverse order. The last index
+/// is the sentinel.
+struct List {
+    next: Vec<u32>,
+    prev: Vec<u32>,
+}
+
+impl List {
+    fn new(n: usize, order: &[u32]) -> List {
+        let mut list = List { next: vec![n as u32; n + 1], prev: vec![n as u32; n + 1] };
+        let mut last = n as u32;
+        for &it in order {
+            list.next[last as usize] = it;
+            list.prev[it as usize] = last;
+            last = it;
+        }
+        list.prev[n] = last;
+        list
+    }
+
+    fn first(&self) -> u32 {
+        self.next[self.next.len() - 1]
+    }
+
+    fn lift(&mut self, it: u32) {
+        let (prev, next) = (self.prev[it as usize], self.next[it as usize]);
+        self.next[prev as usize] = next;
+        self.prev[next as usize] = prev;
+    }
+
+    fn put(&mut self, it: u32) {
+        let (prev, next) = (self.prev[it as usize], self.next[it as usize]);
+        self.next[prev as usize] = it;
+        self.prev[next as usize] = it;
+    }
+}
+
+/// Where to look for the next operation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    /// An observation that is possible now.
+    Observation,
+    /// The operation that returns first.
+    First,
+    /// One after which that is possible, with a known outcome.
+    HelpfulKnown,
+    /// The same, with an unknown outcome.
+    HelpfulUnknown,
+    /// Any other with a known outcome.
+    OtherKnown,
+    /// Any other with an unknown outcome.
+    OtherUnknown,
+}
+
+/// A choice on the search's path, with the configuration before it.
+struct Choice {
+    operation: u32,
+    /// Whether other choices must not be tried: an observation.
+    is_forced: bool,
+    phase: Phase,
+    before: Configuration,
+}
+
+#[derive(Clone, Copy)]
+struct Configuration {
+    /// The rank of the first missing return.
+    first: u32,
+    /// The slots of pending operations that are done.
+    done: u128,
+    state: u32,
+}
+
+impl Configuration {
+    const fn place(self) -> Place {
+        (self.first, self.state, self.done)
+    }
+}
+
+/// The state of a search.
+struct Search<'a, O> {
+    object: &'a O,
+    spans: &'a [Span],
+    /// The known operations, by return, and the rank of each.
+    by_return: Vec<u32>,
+    rank: Vec<u32>,
+    /// Operations that are in progress at the same time have different slots.
+    slot: Vec<u8>,
+    /// The numbers of the unknown operations, and their classes of equal effects.
+    bit: Vec<u32>,
+    class: Vec<u32>,
+    /// The operations that are missing: known ones by call and by return, unknown ones by call.
+    calls: List,
+    returns: List,
+    unknown: List,
+    used: Vec<u64>,
+    /// For each state, the number of missing known operations that need it, and of missing ones that can make it.
+    needed: Vec<u32>,
+    makers: Vec<u32>,
+    at: Configuration,
+    path: Vec<Choice>,
+    failed: Failed,
+    tried: Vec<u64>,
+    stamp: u64,
+}
+
+/// Looks for an order of the operations that explains their answers. Adds the steps taken to `steps`.
+pub(crate) fn search<O: Object>(object: &O, spans: &[Span], allowance: Allowance, steps: &mut u64) -> Found {
+    let Some(mut search) = Search::new(object, spans, allowance.bytes) else { return Found::TooMany };
+    search.run(allowance.steps, steps)
+}
+
+impl<'a, O: Object> Search<'a, O> {
+    /// Returns `None` if too many operations are in progress at the same time.
+    fn new(object: &'a O, spans: &'a [Span], bytes: usize) -> Option<Search<'a, O>> {
+        let n = spans.len();
+        let is_known = |it: &u32| spans[*it as usize].ret != NEVER;
+        let mut by_call: Vec<u32> = (0..n as u32).filter(is_known).collect();
+        by_call.sort_by_key(|&it| spans[it as usize].call);
+        let mut by_return = by_call.clone();
+        by_return.sort_by_key(|&it| spans[it as usize].ret);
+        let mut unknown: Vec<u32> =
+            (0..n as u32).filter(|it| !is_known(it) && !object.observes(*it as usize)).collect();
+        unknown.sort_by_key(|&it| spans[it as usize].call);
+        let mut rank = vec![0; n];
+        for (at, &it) in by_return.iter().enumerate() {
+            rank[it as usize] = at as u32;
+        }
+        let slot = slots(spans, &by_call, &by_return)?;
+        let (mut bit, mut class) = (vec![0; n], vec![0; n]);
+        let mut classes: Map<u64, u32> = Map::default();
+        for (number, &it) in unknown.iter().enumerate() {
+            bit[it as usize] = number as u32;
+            let next = classes.len() as u32;
+            class[it as usize] = *classes.entry(object.effect(it as usize)).or_insert(next);
+        }
+        let (mut needed, mut makers) = (vec![0; object.states()], vec![0; object.states()]);
+        for &it in by_call.iter().chain(&unknown) {
+            object.makes(it as usize, |state| makers[state as usize] += 1);
+            if let (true, Some(state)) = (is_known(&it), object.needs(it as usize)) {
+                needed[state as usize] += 1;
+            }
+        }
+        let words = unknown.len().div_ceil(64);
+        Some(Search {
+            object,
+            spans,
+            calls: List::new(n, &by_call),
+            returns: List::new(n, &by_return),
+            unknown: List::new(n, &unknown),
+            by_return,
+            rank,
+            slot,
+            bit,
+            tried: vec![0; classes.len()],
+            class,
+            used: vec![0; words],
+            needed,
+            makers,
+            at: Configuration { first: 0, done: 0, state: object.initial() },
+            path: Vec::new(),
+            failed: Failed::new(words, bytes),
+            stamp: 0,
+        })
+    }
+
+    fn run(&mut self, budget: u64, steps: &mut u64) -> Found {
+        let mut from = (Phase::Observation, None);
+        let end = *steps + budget;
+        loop {
+            if self.at.first as usize == self.by_return.len() {
+                return Found::Order(self.path.iter().map(|it| it.operation).collect());
+            }
+            if *steps >= end {
+                return Found::OutOfSteps;
+            }
+            *steps += 1;
+            if let Some((operation, state, phase)) = self.choose(from) {
+                let left = self.at.state;
+                self.take(operation, state, phase);
+                // Rule 3.
+                let is_stranded = self.at.state != left
+                    && self.needed[left as usize] > 0
+                    && self.makers[left as usize] == 0;
+                let is_forced = phase == Phase::Observation;
+                if is_forced || !is_stranded && !self.failed.covers(self.at.place(), &self.used) {
+                    from = (Phase::Observation, None);
+                    continue;
+                }
+            } else {
+                // The configuration before the observations fails.
+                while self.path.last().is_some_and(|it| it.is_forced) {
+                    self.undo();
+                }
+                self.failed.insert(self.at.place(), &self.used);
+            }
+            let Some((operation, phase)) = self.undo() else { return Found::Nothing };
+            from = (phase, Some(operation));
+        }
+    }
+
+    /// Returns the next choice after `from`: the operation, the state after it, and the phase.
+    fn choose(&mut self, from: (Phase, Option<u32>)) -> Option<(u32, u32, Phase)> {
+        let (mut phase, mut after) = from;
+        let (object, state) = (self.object, self.at.state);
+        let sentinel = self.spans.len() as u32;
+        let target = self.returns.first();
+        let limit = self.spans[target as usize].ret;
+        if phase == Phase::Observation {
+            let mut it = self.calls.first();
+            while it != sentinel && self.spans[it as usize].call <= limit {
+                if object.observes(it as usize) && object.step(state, it as usize).is_some() {
+                    return Some((it, state, Phase::Observation));
+                }
+                it = self.calls.next[it as usize];
+            }
+            (phase, after) = (Phase::First, None);
+        }
+        // Rule 8: the state before the last operation, if its outcome is unknown.
+        let before = match self.path.last() {
+            Some(it) if self.spans[it.operation as usize].ret == NEVER => Some(it.before.state),
+            _ => None,
+        };
+        let depends = |it: u32, result: u32| {
+            before.is_none_or(|before| object.step(before, it as usize) != Some(result))
+        };
+        if phase == Phase::First {
+            if after.is_none()
+                && !object.observes(target as usize)
+                && let Some(result) = object.step(state, target as usize)
+                && depends(target, result)
+            {
+                return Some((target, result, Phase::First));
+            }
+            (phase, after) = (Phase::HelpfulKnown, None);
+        }
+        loop {
+            let is_unknown = matches!(phase, Phase::HelpfulUnknown | Phase::OtherUnknown);
+            let list = if is_unknown { &self.unknown } else { &self.calls };
+            let mut it = match after {
+                None => list.first(),
+                Some(after) => list.next[after as usize],
+            };
+            if is_unknown {
+                // Rule 7.
+                self.stamp += 1;
+                let mut earlier = list.first();
+                while earlier != it {
+                    self.tried[self.class[earlier as usize] as usize] = self.stamp;
+                    earlier = list.next[earlier as usize];
+                }
+            }
+            while it != sentinel && self.spans[it as usize].call <= limit {
+                let was_tried = is_unknown && {
+                    let tried = &mut self.tried[self.class[it as usize] as usize];
+                    std::mem::replace(tried, self.stamp) == self.stamp
+                };
+                if !was_tried
+                    && it != target
+                    && !object.observes(it as usize)
+                    && let Some(result) = object.step(state, it as usize)
+                    && !(is_unknown && result == state)
+                    && depends(it, result)
+                {
+                    let is_helpful = object.step(result, target as usize).is_some();
+                    if is_helpful == (phase < Phase::OtherKnown) {
+                        return Some((it, result, phase));
+                    }
+                }
+                it = list.next[it as usize];
+            }
+            after = None;
+            phase = match phase {
+                Phase::HelpfulKnown => Phase::HelpfulUnknown,
+                Phase::HelpfulUnknown => Phase::OtherKnown,
+                Phase::OtherKnown => Phase::OtherUnknown,
+                _ => return None,
+            };
+        }
+    }
+
+    fn take(&mut self, operation: u32, state: u32, phase: Phase) {
+        let (it, before) = (operation as usize, self.at);
+        self.object.makes(it, |state| self.makers[state as usize] -= 1);
+        self.at.state = state;
+        if self.spans[it].ret == NEVER {
+            self.unknown.lift(operation);
+            self.used[self.bit[it] as usize / 64] |= 1 << (self.bit[it] % 64);
+        } else {
+            if let Some(needed) = self.object.needs(it) {
+                self.needed[needed as usize] -= 1;
+            }
+            let target = self.returns.first();
+            self.calls.lift(operation);
+            self.returns.lift(operation);
+            if operation == target {
+                let next = self.returns.first() as usize;
+                let first =
+                    if next == self.spans.len() { self.by_return.len() as u32 } else { self.rank[next] };
+                for &passed in &self.by_return[before.first as usize + 1..first as usize] {
+                    self.at.done &= !(1 << self.slot[passed as usize]);
+                }
+                self.at.first = first;
+            } else {
+                self.at.done |= 1 << self.slot[it];
+            }
+        }
+        let is_forced = phase == Phase::Observation;
+        self.path.push(Choice { operation, is_forced, phase, before });
+    }
+
+    /// Undoes the last choice, and returns its operation and phase.
+    fn undo(&mut self) -> Option<(u32, Phase)> {
+        let Choice { operation, phase, before, .. } = self.path.pop()?;
+        let it = operation as usize;
+        self.object.makes(it, |state| self.makers[state as usize] += 1);
+        if self.spans[it].ret == NEVER {
+            self.unknown.put(operation);
+            self.used[self.bit[it] as usize / 64] &= !(1 << (self.bit[it] % 64));
+        } else {
+            if let Some(needed) = self.object.needs(it) {
+                self.needed[needed as usize] += 1;
+            }
+            self.returns.put(operation);
+            self.calls.put(operation);
+        }
+        self.at = before;
+        Some((operation, phase))
+    }
+}
+
+/// Assigns a slot to each known operation, such that operations in progress at the same time have different ones.
+/// Returns `None` if there are too few slots.
+fn slots(spans: &[Span], by_call: &[u32], by_return: &[u32]) -> Option<Vec<u8>> {
+    let mut slot = vec![0; spans.len()];
+    let (mut free, mut most, mut returned) = (Vec::new(), 0, 0);
+    for &it in by_call {
+        while let Some(&earlier) = by_return.get(returned)
+            && spans[earlier as usize].ret < spans[it as usize].call
+        {
+            free.push(slot[earlier as usize]);
+            returned += 1;
+        }
+        slot[it as usize] = match free.pop() {
+            Some(slot) => slot,
+            None if most == MOST_PENDING => return None,
+            None => {
+                most += 1;
+                (most - 1) as u8
+            }
+        };
+    }
+    Some(slot)
+}
