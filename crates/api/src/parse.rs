@@ -72,7 +72,10 @@ pub fn parse_unchecked(file: &str, bytes: &[u8]) -> Result<Parsed<Federation>, B
     let text = text_of(file, bytes)?;
     let Found { mistakes, value: federation, rest, left_out } = find_mistakes::<Federation>(&text.text, help);
     match federation {
-        Some(value) if mistakes.is_empty() => Ok(Parsed { value, text }),
+        Some(value) if mistakes.is_empty() => match ambiguous_parameters(&text.text, &value) {
+            ambiguous if ambiguous.is_empty() => Ok(Parsed { value, text }),
+            ambiguous => Err(text.reject_at(ambiguous)),
+        },
         federation => {
             // Everything depends on the protocol and the application.
             let is_without = |it: &String| {
@@ -140,6 +143,37 @@ pub fn bare_booleans(file: &str, text: &str, federation: &Federation) -> Vec<Str
         )
     };
     lines.into_iter().map(warning).collect()
+}
+
+/// Returns the words in parameters, which may have any type, that YAML 1.1, which `kubectl` reads, and YAML 1.2 read as
+/// different values: `n` is a boolean or text, and `012` is an octal or a decimal number.
+fn ambiguous_parameters(text: &str, federation: &Federation) -> Vec<Mistake> {
+    let is_octal = |word: &str| {
+        let digits = word.trim_start_matches(['-', '+']);
+        digits.len() > 1 && digits.starts_with('0') && digits.bytes().all(|it| it.is_ascii_digit())
+    };
+    let is_ambiguous = |word: &str| is_octal(word) || BOOLEANS_OF_KUBECTL.contains(&word);
+    let locations = Locations::of(text);
+    let words = locations
+        .words()
+        .filter(|(path, place)| path.contains(".parameters.") && is_ambiguous(&text[place.clone()]));
+    let words: Vec<(&str, Range<usize>)> = words.collect();
+    if words.is_empty() {
+        return Vec::new();
+    }
+    let parsed = serde_json::to_value(federation).unwrap_or_default();
+    let mistake = |(path, place): (&str, Range<usize>)| {
+        let word = &text[place.clone()];
+        let value = parsed.pointer(&pointer(path)).filter(|it| it.is_number() || it.is_boolean())?;
+        let message =
+            format!("`{word}` without quotes is ambiguous: other YAML readers take it for another value");
+        let meant = match value.as_f64() {
+            Some(number) => number.to_string(),
+            None => value.to_string(),
+        };
+        Some((message, format!("write {meant}, or \"{word}\" for text"), place))
+    };
+    words.into_iter().filter_map(mistake).collect()
 }
 
 /// Returns the JSON pointer of a path such as `spec.clusters[1].name`.

@@ -65,6 +65,9 @@ pub const SYSTEMS: &[Sample] = samples![
     "systems/nats",
 ];
 
+/// A protocol and an application in Python, to start from. Python must be installed.
+pub const PROGRAMS: &[Sample] = samples!["programs/protocol", "programs/application"];
+
 /// Returns the sample with this name.
 pub fn sample(name: &str) -> Option<&'static Sample> {
     SAMPLES.iter().find(|it| it.name == name)

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use faultline_api::Federation;
 use faultline_api::parse::bare_booleans;
-use faultline_api::samples::{SAMPLES, SYSTEMS, Sample};
+use faultline_api::samples::{PROGRAMS, SAMPLES, SYSTEMS, Sample};
 use faultline_catalog::{MessagesSetup, MessagesVisitor, with_messages};
 pub(crate) use faultline_console::source::{Source, read, read_with, unfit};
 use faultline_core::{PlannedFault, ProcessId, Protocol, Time, Trigger};
@@ -222,9 +222,9 @@ pub(crate) fn samples(arguments: &SamplesArguments) -> Result<Exit, CommandError
     Ok(Exit::Pass)
 }
 
-/// Returns the sample federations, followed by systems and by the input files of the HC3I paper's experiments.
+/// Returns the sample federations, followed by programs, systems and the input files of the HC3I paper's experiments.
 pub(crate) fn all_samples() -> impl Iterator<Item = &'static Sample> {
-    SAMPLES.iter().chain(SYSTEMS).chain(faultline_experiments::samples::SAMPLES)
+    SAMPLES.iter().chain(PROGRAMS).chain(SYSTEMS).chain(faultline_experiments::samples::SAMPLES)
 }
 
 /// Returns the manifest with which a run of `federation` would start.

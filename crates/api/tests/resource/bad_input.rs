@@ -517,6 +517,30 @@ fn words_that_kubectl_reads_as_booleans_are_pointed_out() {
 }
 
 #[test]
+fn words_in_parameters_that_readers_of_yaml_understand_differently_are_refused() {
+    let program = |parameters: &str| {
+        let text = faultline_api::samples::PROGRAMS[1].text;
+        assert!(text.contains("{ rounds: 60 }"));
+        text.replace("{ rounds: 60 }", parameters)
+    };
+    for (parameters, help) in [
+        ("{ rounds: 60, mode: n }", "write false, or \"n\" for text"),
+        ("{ rounds: 60, mode: [1, On] }", "write true, or \"On\" for text"),
+        ("{ rounds: 60, code: 012 }", "write 12, or \"012\" for text"),
+        ("{ rounds: 60, inner: { code: -07 } }", "write -7, or \"-07\" for text"),
+    ] {
+        let rejected = rejected(program(parameters).as_bytes());
+        assert_eq!(rejected.errors().len(), 1, "{parameters}");
+        let error = &rejected.errors()[0];
+        assert!(error.message.contains("is ambiguous") && error.help == help, "{parameters}: {error:?}");
+    }
+    for parameters in ["{ rounds: 60, mode: \"n\" }", "{ rounds: 0, code: \"012\", on: true, at: 0.5 }"] {
+        let text = program(parameters);
+        parse("federation.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{}", render(&it)));
+    }
+}
+
+#[test]
 fn micro_signs_and_a_byte_order_mark_are_accepted() {
     for micro in ['\u{b5}', '\u{3bc}'] {
         let text = format!("\u{feff}{}", with("latency: 5ms", &format!("latency: 5000{micro}s")));
