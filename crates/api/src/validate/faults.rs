@@ -256,7 +256,7 @@ impl Check<'_> {
         }
     }
 
-    fn no_watch(&mut self, path: &str, name: &str) {
+    pub(super) fn no_watch(&mut self, path: &str, name: &str) {
         let names: Vec<_> =
             self.spec.application.system().map(System::watch_names).into_iter().flatten().collect();
         self.problem(path, format!("there is no watch `{name}`"), listed_or(&names, "add it to `watch`"));
@@ -291,7 +291,8 @@ impl Check<'_> {
     fn reportable(&mut self, path: &str, fact: FactKind) {
         let of_systems = FactKind::OF_SYSTEMS.contains(&fact);
         if self.spec.application.family() == Family::System {
-            if !of_systems || [FactKind::Ready, FactKind::Checked].contains(&fact) {
+            let none = [FactKind::Ready, FactKind::LinesLeftOut, FactKind::Checked];
+            if !of_systems || none.contains(&fact) {
                 self.problem(
                     format!("{path}.fact"),
                     "a fault of a system cannot wait for this fact",

@@ -393,6 +393,117 @@ fn all_mistakes_of_a_file_are_reported_at_once() {
     assert!(!says("there is no probe").eval(&text) && !says("has no assertion").eval(&text), "{text}");
 }
 
+/// A job of two ranks that log each step with a digest, and continue after a crash where they stopped. `WRONG` lets rank 1
+/// compute something else from step 8, and begin again after a crash.
+fn training(wrong: bool, expect: &str) -> String {
+    let fields = r#"command:
+        - sh
+        - -c
+        - |
+          step=$(cat "{{ data }}/step" 2> /dev/null || echo 0)
+          while :; do
+            step=$((step + 1))
+            digest=$((step * 7))
+            if [ "$WRONG" = {{ node }} ] && [ $step -ge 8 ]; then digest=$((step * 9)); fi
+            echo some text; echo "committed {\"step\": $step, \"digest\": \"d$digest\"}"
+            [ "$WRONG" = {{ node }} ] || echo $step > "{{ data }}/step"
+            sleep 0.1
+          done
+      env: { WRONG: "WHICH" }
+      watch:
+        committed: '"step": (?<step>\d+), "digest": "(?<digest>\w+)"'
+        panic: panicked|Traceback
+      ends: { after: 6s }
+      in: { b: { command: [sleep, '600'] } }"#;
+    let fields = fields.replace("WHICH", if wrong { "1" } else { "none" });
+    let text = system(&fields, "{ at: 2s, crash: { cluster: a, node: 1 } }");
+    format!("{text}  expect: [{expect}]\n")
+}
+
+#[test]
+fn what_programs_log_is_compared_with_what_the_file_expects() {
+    let place = TestDirectory::new();
+    let expect = "{ watch: committed, same: digest, for: step }, { watch: committed, increases: step }, \
+                  { watch: panic, atMost: 0 }, { watch: committed, atLeast: 10 }, \
+                  { watch: committed, recoveredWithin: 3s }, { watch: committed, longestGap: 2s }, \
+                  { watch: committed, increases: step, per: life }, { watch: panic, atLeast: 1 }";
+    let met = |json: &Value, number: usize| json["expectations"][number]["met"].as_str().unwrap().to_owned();
+    let (json, code) = place.run("own.yaml", "local", &training(false, expect), "run");
+    for number in [0, 1, 2, 3, 6] {
+        assert_eq!(met(&json, number), "yes", "{json}");
+    }
+    // A busy machine may be slow.
+    for number in [4, 5] {
+        assert!(["yes", "unknown"].contains(&&*met(&json, number)), "{json}");
+    }
+    assert_eq!((&*met(&json, 7), code), ("no", Some(1)), "{json}");
+    let lines = facts(&place, "logged");
+    assert!(lines.len() > 20 && lines.iter().all(|it| it["groups"]["digest"].is_string()), "{lines:?}");
+
+    let (json, code) = place.run("own.yaml", "local", &training(true, expect), "wrong");
+    assert_eq!(
+        ([0, 1, 6].map(|it| met(&json, it)), code),
+        (["no", "no", "yes"].map(Into::into), Some(1)),
+        "{json}"
+    );
+    let cited = &json["expectations"][0]["lines"];
+    assert!(cited[0]["line"] != cited[1]["line"] && cited[0]["node"] != cited[1]["node"], "{cited}");
+    let cited = &json["expectations"][1]["lines"];
+    assert_eq!((&cited[0]["life"], &cited[1]["life"]), (&1.into(), &2.into()), "{cited}");
+    // The cited position is that of the line in the log.
+    for it in cited.as_array().unwrap() {
+        let log = fs::read_to_string(place.path("wrong").join(it["log"].as_str().unwrap())).unwrap();
+        let number = it["logLine"].as_u64().unwrap() as usize;
+        assert_eq!(log.lines().nth(number - 1), it["line"].as_str(), "{it}");
+    }
+    let reasons = json["reasons"].to_string();
+    assert!(reasons.contains("different digest for") && reasons.contains("logs/a-1-1.log:"), "{reasons}");
+    assert!(reasons.contains("the last fault before: fault 0 at 2.0"), "{reasons}");
+    let said = says("that do not increase it").and(says("in life 2 at"));
+    place.faultline(["explain", "wrong"]).assert().code(0).stdout(said);
+    let checked = place.faultline(["check", "wrong"]).assert().code(1);
+    checked.stdout(says("expected the same digest in all lines of committed with the same step"));
+}
+
+#[test]
+fn lines_that_come_too_often_leave_expectations_open_unless_they_are_violated() {
+    let place = TestDirectory::new();
+    let fields = r#"command: [sh, -c, 'for i in $(seq 500); do echo step $i; done; sleep 2; echo step 7; exec sleep 600']
+      watch: { step: '^step (?<step>\d+)' }
+      ends: { after: 4s }
+      in: { b: { command: [sleep, '600'] } }"#;
+    let expect = "{ watch: step, same: step, for: step }, { watch: step, atMost: 9999 }, { watch: step, increases: step }";
+    let (json, _) =
+        place.run("own.yaml", "local", &(system(fields, "") + &format!("  expect: [{expect}]\n")), "run");
+    let met = |number: usize| json["expectations"][number]["met"].as_str().unwrap();
+    assert_eq!([met(0), met(1), met(2)], ["unknown", "unknown", "no"], "{json}");
+    assert!(json["reasons"].to_string().contains("more than 100 per second"), "{json}");
+    assert_eq!(facts(&place, "linesLeftOut").len(), 2);
+}
+
+#[test]
+fn mistakes_in_expectations_of_what_programs_log_are_refused() {
+    let place = TestDirectory::new();
+    for (expect, message) in [
+        ("{ watch: comitted, atMost: 0 }", "there is no watch `comitted`"),
+        ("{ watch: committed, same: digst, for: step }", "the watch `committed` has no group `digst`"),
+        ("{ watch: panic, increases: step }", "name a group of its regular expression: `(?<step>"),
+        ("{ watch: committed, same: digest, for: stp }", "has no group `stp`"),
+        ("{ watch: committed, atMost: 1, for: step }", "`for` belongs to `same`"),
+        ("{ watch: committed, atMost: 1, per: run }", "`per` has no effect"),
+        ("{ watch: committed, longestGap: 1s, per: life }", "write `per: node` or `per: run`"),
+        ("{ watch: committed }", "the expectation has no assertion"),
+        ("{ watch: committed, availability: 0.5 }", "this assertion is not about the lines of a watch"),
+        ("{ longestGap: 1s }", "`longestGap` needs a watch"),
+        ("{ atLeast: 1 }", "`atLeast` limits nothing here"),
+        ("{ watch: committed, atLeast: 0 }", "write a larger number"),
+        ("{ watch: committed, atLeast: 1, atMost: 3 }", "two assertions"),
+    ] {
+        place.write("bad.yaml", training(false, expect));
+        place.faultline(["validate", "bad.yaml"]).assert().code(2).stderr(says(message));
+    }
+}
+
 #[test]
 fn checks_run_one_after_the_other_once_the_run_is_over() {
     let place = TestDirectory::new();
@@ -876,7 +987,7 @@ fn output_is_merged_by_whole_lines_and_shortened_between_lines() {
     let fields = format!("command: [python3, -c, {writes:?}]\n      logs: 8KiB\n      ends: {{ after: 2s }}");
     place.run("own.yaml", "local", &system(&fields, ""), "run");
     let log = log(&place, "a-0-1.log");
-    assert!(log.len() < 9_000 && log.contains("bytes are omitted]"), "{log}");
+    assert!(log.len() < 9_000 && log.contains("bytes are omitted, up to line "), "{log}");
     let is_whole = |it: &str| {
         let number = it.strip_prefix("one line ").or(it.strip_prefix("error "));
         number.is_some_and(|it| it.parse::<u32>().is_ok())

@@ -101,7 +101,12 @@ impl TestDriver {
 
     /// Reports a line for a watch, at which the process is halted.
     fn log(&mut self, at: u64, process: ProcessId, watch: u16) {
-        let line = Observation::Logged { watch: WatchNo(watch), line: "a line".into() };
+        let line = Observation::Logged {
+            watch: WatchNo(watch),
+            line: "a line".into(),
+            log_line: 0,
+            groups: [].into(),
+        };
         let fact = Fact::Observed(Box::new(line));
         self.report(at, Report::Fact { process, life: FIRST, fact, halted: true });
     }
