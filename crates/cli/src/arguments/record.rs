@@ -68,6 +68,9 @@ pub(crate) struct CheckArguments {
     /// Record the imported run in DIR, so that `explain`, `report` and `check` can read it
     #[arg(long, value_name = "DIR", requires = "events")]
     pub(crate) out: Option<PathBuf>,
+    /// Also write the results to FILE as JUnit XML: a case for each expectation, and for each property that was exercised
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
+    pub(crate) junit: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
 }

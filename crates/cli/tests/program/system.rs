@@ -466,6 +466,48 @@ fn what_programs_log_is_compared_with_what_the_file_expects() {
 }
 
 #[test]
+fn results_are_written_as_junit_xml() {
+    let place = TestDirectory::new();
+    let fields = r#"command: [sh, -c, 'printf "a <b> \"c\" & d\n"; exec sleep 600']
+      watch: { x: a, y: never }
+      ends: { after: 1s }"#;
+    let expect = "{ watch: x, atMost: 0 }, { watch: x, atLeast: 1 }, { watch: y, longestGap: 9s }";
+    place.write("own.yaml", system(fields, "") + &format!("  expect: [{expect}]\n"));
+    let run = ["run", "own.yaml", "--out", "run", "--junit", "run.xml", "-q"];
+    place.faultline(run).assert().code(1);
+    place.faultline(["check", "run", "--junit", "check.xml", "-q"]).assert().code(1);
+    let read = |name: &str| fs::read_to_string(place.path(name)).unwrap();
+    assert_eq!(read("run.xml"), read("check.xml"));
+    // Another program reads it.
+    let script = "import sys, xml.etree.ElementTree as it\n\
+                  for suite in it.parse(sys.argv[1]).getroot():\n\
+                  \x20 print(suite.get('name'), len(suite) == int(suite.get('tests')))\n\
+                  \x20 for case in suite: print(case.get('classname'), case.get('name'), *[(x.tag, x.text) for x in case])\n";
+    place.write("read.py", script);
+    let mut python = std::process::Command::new("python3");
+    let output = python.args(["read.py", "run.xml"]).current_dir(place.dir()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.starts_with("own (seed 0) True\n"), "{text}");
+    let line =
+        |name: &str| text.lines().find(|it| it.contains(name)).unwrap_or_else(|| panic!("{name}: {text}"));
+    let failed = line("own.expectation no line of x ");
+    assert!(failed.contains("('failure', ") && failed.contains(r#"a <b> "c" & d"#), "{failed}");
+    assert!(line("own.expectation at least 1 line of x").ends_with("of x"), "{text}");
+    assert!(
+        line("own.expectation no more than 9.00 s").contains("('error', 'no line matched the watch;"),
+        "{text}"
+    );
+    assert!(line("own.property recordComplete: ").contains("own.property"), "{text}");
+    assert!(line("own.property expected: ").contains("('failure', 'expected no line of x"), "{text}");
+    assert!(!text.contains("noLoss"), "{text}");
+    place
+        .faultline(["run", "own.yaml", "--junit", "missing/run.xml"])
+        .assert()
+        .code(2)
+        .stderr(says("--junit"));
+}
+
+#[test]
 fn lines_that_come_too_often_leave_expectations_open_unless_they_are_violated() {
     let place = TestDirectory::new();
     let fields = r#"command: [sh, -c, 'for i in $(seq 500); do echo step $i; done; sleep 2; echo step 7; exec sleep 600']
