@@ -968,7 +968,7 @@ mod tests {
         let (from, to) = (faultline_core::ClusterId(0), faultline_core::ClusterId(1));
         let mut run = probing();
         samples(&mut run, "sss");
-        inject(&mut run, 0, Fault::Partition { from, to, both: true, span: millis(400) });
+        inject(&mut run, 0, Fault::Partition { from, to: vec![to], both: true, span: millis(400) });
         samples(&mut run, "ffffffsss");
         end(&mut run);
         let recovery = found(&run).recoveries[0];

@@ -373,7 +373,7 @@ fn all_mistakes_of_a_file_are_reported_at_once() {
     let place = TestDirectory::new();
     let fields = r#"command: [redis-server, --bind, '{{ host_ip }}']
       probe: { up: { by: b, tcp: '{{ host }}:6399' } }"#;
-    let faults = "{ at: 2s, partition: { reported: leader, for: 5s } }, { at: 5, kill: a-0 }";
+    let faults = "{ at: 2s, loseRack: { reported: leader } }, { at: 5, kill: a-0 }";
     place.write(
         "typo.yaml",
         format!("{}  expect: [{{ probe: up, recoverWithin: 5s }}]\n", system(fields, faults)),
@@ -769,6 +769,64 @@ fn in_network_namespaces_a_partition_drops_packets_and_addresses_stay() {
     let address = output.lines().find_map(|it| it.strip_prefix("b is ")).unwrap();
     assert!(output.contains(&format!("asked by {address}\n")), "{output}");
     assert_eq!(place.processes(), [] as [String; 0]);
+}
+
+#[test]
+fn an_isolated_cluster_is_cut_off_from_all_others_but_those_that_are_excepted() {
+    let place = TestDirectory::new();
+    let fields = r#"command: [python3, -c, 'import socketserver as it, sys; print("I lead", flush=True) if sys.argv[2] == "c-0" else None; it.TCPServer((sys.argv[1], 8080), it.BaseRequestHandler).serve_forever()', '{{ bind }}', '{{ name }}']
+      ready: { tcp: '{{ bind }}:8080' }
+      watch: { leader: ^I lead }
+      probes:
+        site: { by: b, every: 100ms, timeout: 300ms, tcp: '{{ nodes[3].host }}:8080' }
+        client: { by: clients, every: 100ms, timeout: 300ms, tcp: '{{ nodes[3].host }}:8080' }
+      ends: { after: 8s }"#;
+    let faults = "{ at: 1s, partition: { isolate: c, except: [clients], for: 2s } }, \
+                  { at: 4s, partition: { reported: leader, for: 2s } }";
+    let text = system(fields, faults).replace(
+        "{ name: b, nodes: 1 }]",
+        "{ name: b, nodes: 1 }, { name: c, nodes: 1 }, { name: clients, nodes: 1 }]",
+    );
+    for (partition, message) in [
+        ("{ isolate: c, from: a, for: 2s }", "`isolate` cannot be combined with `from`"),
+        ("{ isolate: c, except: [c], for: 2s }", "`c` is the isolated cluster"),
+        ("{ isolate: c, except: [a, b, clients], for: 2s }", "cut off from no other"),
+        ("{ isolate: d, for: 2s }", "there is no cluster `d`"),
+        ("{ from: a, to: b, except: [c], for: 2s }", "`except` belongs to an isolated cluster"),
+        ("{ isolate: c }", "add `for`"),
+        ("{ reported: lead, for: 2s }", "there is no watch `lead`"),
+    ] {
+        place.write("bad.yaml", text.replacen("{ isolate: c, except: [clients], for: 2s }", partition, 1));
+        place.faultline(["validate", "bad.yaml"]).assert().code(2).stderr(says(message));
+    }
+    place.write("own.yaml", &text);
+    place.faultline(["plan", "own.yaml"]).assert().code(0).stdout(
+        says("c is cut off from a, b for 2.00 s")
+            .and(says("the cluster of the node that last logged leader")),
+    );
+    if !supports_traffic_control(&place) {
+        return;
+    }
+    let text = text + "  expect: [{ probe: site, recoveredWithin: 5s }]\n";
+    place.write("own.yaml", text);
+    let run = ["run", "own.yaml", "--links", "tc", "--out", "run", "--format", "json"];
+    let output = place.faultline(run).assert().code(predicate::ne(2)).code(predicate::ne(1));
+    let json: Value = serde_json::from_slice(&output.get_output().stdout).unwrap();
+    let probed = facts(&place, "probeSucceeded");
+    let succeeds_within = |probe: &str, from: f64, to: f64| {
+        let seconds = |it: &Value| it["time_ns"].as_i64().unwrap() as f64 / 1e9;
+        probed.iter().any(|it| it["probe"] == probe && (from..to).contains(&seconds(it)))
+    };
+    assert!(succeeds_within("site", 0.0, 1.0) && succeeds_within("site", 3.1, 4.0), "{probed:?}");
+    assert!(!succeeds_within("site", 1.3, 3.0) && !succeeds_within("site", 4.3, 6.0), "{probed:?}");
+    assert!(succeeds_within("client", 1.5, 3.0), "the clients are excepted: {probed:?}");
+    assert!(!succeeds_within("client", 4.4, 6.0), "the leader is cut off from the clients, too: {probed:?}");
+    // One entry, one row, one recovery of each probe.
+    let faults = json["faults"].as_array().unwrap();
+    assert!(faults.len() == 2 && faults.iter().all(|it| it["state"] == "effective"), "{json}");
+    assert_eq!(faults[1]["what"], "c is cut off from a, b, clients for 2.00 s (last to log leader)");
+    assert_eq!(json["probeRecoveries"].as_array().unwrap().len(), 4, "{json}");
+    place.faultline(["check", "run"]).assert().code(predicate::ne(2)).stdout(contains("contradict").not());
 }
 
 /// A program that logs what it sends and delivers. If `BAD` is set, it loses a message.
