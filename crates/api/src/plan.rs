@@ -11,6 +11,7 @@
 //! * a node of a given cluster: every node is equally likely;
 //! * a rack in `any` cluster: that of a rank, all of which are equally likely, or every cluster if the rack is given;
 //! * a rack of a given cluster: every rack is equally likely;
+//! * an isolated cluster: every cluster is equally likely;
 //! * the ends of a link: first the sending cluster, then the receiving cluster among the others.
 //!
 //! An `mtbf` entry draws a new target for each fault. The faults of a `trace` entry hit the processes that their nodes
@@ -240,13 +241,20 @@ impl Draw<'_> {
                 Fault::Link { from, to, properties: Some(it.link().over(base)), span: self.span(it.span) }
             }
             ActionRef::Partition(it) => {
-                let (from, to) = self.pair(&it.from, &it.to);
-                Fault::Partition {
-                    from,
-                    to,
-                    both: !it.one_way,
-                    span: self.span(it.span).unwrap_or(Span::MAX),
-                }
+                let (from, to) = match &it.isolate {
+                    _ if self.reported.is_some() => self.isolated(ClusterId::OUTSIDE, &it.except),
+                    Some(cluster) => {
+                        let cluster =
+                            self.struck_cluster(cluster).unwrap_or_else(|| self.cluster(cluster, None));
+                        self.isolated(cluster, &it.except)
+                    }
+                    None => {
+                        let (from, to) = self.pair(&it.from, &it.to);
+                        (from, vec![to])
+                    }
+                };
+                let span = self.span(it.span).unwrap_or(Span::MAX);
+                Fault::Partition { from, to, both: !it.one_way, span }
             }
             ActionRef::Impair(it) => {
                 let process = self.process(it.process, it.cluster, it.node);
@@ -308,6 +316,13 @@ impl Draw<'_> {
             None if cluster == ANY => ProcessId(self.rng.random_range(0..self.names.ranks())),
             None => ProcessId(self.rng.random_range(self.names.processes_of(self.named(cluster)))),
         }
+    }
+
+    /// Returns a cluster and those from which it is cut off.
+    fn isolated(&self, cluster: ClusterId, except: &[String]) -> (ClusterId, Vec<ClusterId>) {
+        let except: Vec<ClusterId> = except.iter().map(|it| self.named(it)).collect();
+        let all = (0..self.names.clusters() as u16).map(ClusterId);
+        (cluster, all.filter(|it| *it != cluster && !except.contains(it)).collect())
     }
 
     /// Draws the ends of a link. The two ends are the same cluster only if the entry names it twice.

@@ -9,9 +9,9 @@ use faultline_api::resource::{
     ReplicateTo, StorageKind, System,
 };
 use faultline_api::{Federation, Names};
-use faultline_core::{CheckNo, ClusterId, ProbeNo, ProcessId, Promise, Promises, Span};
+use faultline_core::{CheckNo, ClusterId, ProbeNo, ProcessId, Promise, Promises, Span, WatchNo};
 use faultline_trace::Manifest;
-use faultline_trace::expectation::{Expectation, ProbeEntry, SystemEntry};
+use faultline_trace::expectation::{Expectation, LinesAre, ProbeEntry, SystemEntry};
 use faultline_trace::manifest::{
     BackendKind, Bounds, ClusterEntry, Copies, Expected, FORMAT, LinkEntry, ProcessEntry, ReplicaHolders,
 };
@@ -105,7 +105,25 @@ fn expectations(spec: &FederationSpec, system: Option<&SystemEntry>) -> Vec<Expe
         let position = system?.probes.iter().position(|it| it.name == *name)?;
         Some(ProbeNo(position as u16))
     };
+    let of_lines = |entry: &ExpectSpec, assertion: Assertion<'_>| {
+        let watch = system?.watches.iter().position(|it| Some(it) == entry.watch.as_ref())?;
+        let per = entry.per.unwrap_or_default().into();
+        let are = match assertion {
+            Assertion::RecoveredWithin(within) => LinesAre::RecoveredWithin { within: within.0, per },
+            Assertion::LongestGap(at_most) => LinesAre::LongestGap { at_most: at_most.0, per },
+            Assertion::Same(group) => {
+                let for_each = entry.for_each.as_deref().map(Into::into);
+                LinesAre::Same { group: group.into(), for_each }
+            }
+            Assertion::Increases(group) => LinesAre::Increases { group: group.into(), per },
+            Assertion::LinesAtMost(most) => LinesAre::AtMost(most.into()),
+            Assertion::LinesAtLeast(least) => LinesAre::AtLeast(least.into()),
+            _ => return None,
+        };
+        Some(Expectation::Lines { watch: WatchNo(watch as u16), are })
+    };
     let expectation = |entry: &ExpectSpec, assertion: Assertion<'_>| match (assertion, probe(entry)) {
+        (it, _) if entry.watch.is_some() => of_lines(entry, it),
         (Assertion::RecoveredWithin(within), None) => Some(Expectation::RecoveredWithin(within.0)),
         (Assertion::RecoveredWithin(within), Some(probe)) => {
             Some(Expectation::ProbeRecovered { probe, within: within.0 })
@@ -134,6 +152,15 @@ fn expectations(spec: &FederationSpec, system: Option<&SystemEntry>) -> Vec<Expe
             let (check, within) = (CheckNo(check as u16), entry.check_within());
             Some(Expectation::Check { check, text: text.into(), by, within })
         }
+        // Without a watch, these are invalid.
+        (
+            Assertion::LongestGap(_)
+            | Assertion::Same(_)
+            | Assertion::Increases(_)
+            | Assertion::LinesAtMost(_)
+            | Assertion::LinesAtLeast(_),
+            _,
+        ) => None,
     };
     let of_entry = |entry: &ExpectSpec| {
         let all = entry.assertions().into_iter();

@@ -124,11 +124,11 @@ impl Findings {
     }
 
     /// Records a violation and its evidence. Always keeps the first one of each kind.
-    pub(crate) fn violated<const N: usize>(&mut self, evidence: [Source; N], what: impl Worded) {
+    pub(crate) fn violated(&mut self, evidence: impl Into<Vec<Source>>, what: impl Worded) {
         let of_kind = self.kinds.entry(what.kind()).or_default();
         *of_kind += 1;
         if self.violations.len() < Self::KEPT || *of_kind == 1 {
-            self.violations.push((Arc::new(what), evidence.to_vec()));
+            self.violations.push((Arc::new(what), evidence.into()));
         } else {
             self.more_violations += 1;
         }

@@ -27,6 +27,7 @@ const PREVIEWED: usize = 20;
 
 /// Imports the events in `file`, judges them, and records them if the user asked for it.
 pub(crate) fn check(file: &Path, arguments: &CheckArguments) -> Result<Exit, CommandError> {
+    output::check_junit(arguments.junit.as_deref())?;
     let mapping = arguments.mapping.as_deref().map(mapping).transpose()?;
     let bytes = read(file, MOST_BYTES, LINES, "import a part of the run")?;
     let label = label(file);
@@ -47,7 +48,7 @@ pub(crate) fn check(file: &Path, arguments: &CheckArguments) -> Result<Exit, Com
         })?;
     }
     let recording = LocatedRecording::new(dir, run, strictness(arguments.strict));
-    recording.print(arguments.output)?;
+    recording.print(arguments.output, arguments.junit.as_deref())?;
     Ok(recording.exit())
 }
 

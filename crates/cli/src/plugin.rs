@@ -38,6 +38,7 @@ pub(crate) fn run(arguments: &RunArguments, memory: Option<Size>) -> Result<Exit
         keep: _,
         timeout,
         out,
+        junit,
         record: _,
         metrics: _,
         view,
@@ -50,6 +51,7 @@ pub(crate) fn run(arguments: &RunArguments, memory: Option<Size>) -> Result<Exit
     line.option("--repeat", Some(repeat.to_string()));
     line.option("--timeout", timeout.map(|it| it.to_string()));
     line.option("--out", out.as_ref());
+    line.option("--junit", junit.as_ref());
     line.option("--view", view.flatten().map(|it| it.to_string()));
     line.flag("--view", view.is_some_and(|it| it.is_none()).into());
     line.option("--memory", memory.map(|it| it.to_string()));

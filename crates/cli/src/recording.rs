@@ -29,6 +29,7 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, CommandError> {
     if let Some(file) = &arguments.history {
         return crate::foreign_history::check(file, arguments);
     }
+    output::check_junit(arguments.junit.as_deref())?;
     let dir = located(arguments.dir.as_deref())?;
     let mut run = open(&dir)?;
     if arguments.resimulate {
@@ -38,7 +39,7 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, CommandError> {
     }
     check_expected(&mut run, &dir, arguments.run_programs)?;
     let recording = LocatedRecording::new(&dir, run, strictness(arguments.strict));
-    recording.print(arguments.output)?;
+    recording.print(arguments.output, arguments.junit.as_deref())?;
     Ok(recording.exit())
 }
 

@@ -90,6 +90,7 @@ pub(crate) fn run(arguments: &RunArguments, memory: Option<Size>) -> Result<Exit
         repeat: arguments.repeat,
         keeps_all: arguments.keep || arguments.backend != BackendName::Simulate,
         out: arguments.out.as_deref(),
+        junit: arguments.junit.as_deref(),
         output: arguments.output,
         interrupted: &interrupted,
     };

@@ -507,7 +507,7 @@ pub fn a_partition_delays_and_loses_nothing(driver: &mut impl Driver) {
     for process in scenario.processes() {
         scenario.at(process, None, Span::from_millis(600), [Act::Mark]);
     }
-    let fault = Fault::Partition { from: C0, to: C1, both: false, span: Span::from_millis(1000) };
+    let fault = Fault::Partition { from: C0, to: vec![C1], both: false, span: Span::from_millis(1000) };
     scenario.inject(Trigger::At(at(100)), fault);
     let evidence = driver.run::<false>(&scenario);
     evidence.expect_complete();

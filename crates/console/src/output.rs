@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crossterm::terminal;
-use faultline_report::table;
+use faultline_report::{Summary, table};
 use faultline_trace::{is_printable, printable};
 use serde::Serialize;
 
@@ -37,6 +37,32 @@ pub fn write(out: &Path, name: &str, content: &str) -> Result<PathBuf, CommandEr
     let path = out.join(name);
     replace(&path, content).map_err(|error| CommandError::writing("write", &path, &error, HELP))?;
     Ok(path)
+}
+
+const JUNIT_HELP: &str = "specify a file in an existing, writable directory with `--junit`";
+
+/// Fails if the directory of the file for JUnit XML does not exist, before a run rather than after it.
+///
+/// # Errors
+///
+/// Fails with the remedy.
+pub fn check_junit(file: Option<&Path>) -> Result<(), CommandError> {
+    let Some(file) = file else { return Ok(()) };
+    let parent = file.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match parent.is_dir() && !file.is_dir() {
+        true => Ok(()),
+        false => Err(CommandError::path("write", file, "it cannot be a file there", JUNIT_HELP)),
+    }
+}
+
+/// Writes runs as JUnit XML.
+///
+/// # Errors
+///
+/// Fails if the file cannot be written.
+pub fn junit<'a>(file: &Path, runs: impl IntoIterator<Item = &'a Summary>) -> Result<(), CommandError> {
+    let written = replace(file, &faultline_report::junit::junit(runs));
+    written.map_err(|error| CommandError::writing("write", file, &error, JUNIT_HELP))
 }
 
 /// Replaces a file as a whole: if the program is killed, or the disk is full, the file keeps its old content. Writes to

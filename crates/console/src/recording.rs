@@ -98,12 +98,12 @@ impl LocatedRecording {
         self.run.judgement.verdict.into()
     }
 
-    /// Prints the summary.
+    /// Prints the summary, and writes it as JUnit XML to `junit`, if the user named a file.
     ///
     /// # Errors
     ///
     /// Fails if the output cannot be written.
-    pub fn print(&self, output: OutputArguments) -> Result<(), CommandError> {
+    pub fn print(&self, output: OutputArguments, junit: Option<&Path>) -> Result<(), CommandError> {
         self.note_origin();
         let summary = Summary::new(self.recorded());
         output::print(&match output.format {
@@ -112,7 +112,8 @@ impl LocatedRecording {
                 &summary,
                 Layout { colour: output::colours(), quiet: output.quiet, verbose: output.verbose > 0 },
             ),
-        })
+        })?;
+        junit.map_or(Ok(()), |it| output::junit(it, [&summary]))
     }
 }
 

@@ -53,6 +53,8 @@ pub struct Repetition<'a> {
     pub keeps_all: bool,
     /// The directory for records, if the user named one.
     pub out: Option<&'a Path>,
+    /// The file to which the results are written as JUnit XML, if the user named one.
+    pub junit: Option<&'a Path>,
     /// The format of the results.
     pub output: OutputArguments,
     /// Whether the user has interrupted the program.
@@ -124,13 +126,14 @@ impl Repetition<'_> {
         first: u64,
         mut once: impl FnMut(u64, &Path) -> Result<LocatedRecording, CommandError>,
     ) -> Result<Exit, CommandError> {
+        output::check_junit(self.junit)?;
         if self.repeat == 1 { self.once(first, &mut once) } else { self.several(first, &mut once) }
     }
 
     fn once(&self, seed: u64, once: &mut Once<'_>) -> Result<Exit, CommandError> {
         let place = self.place(seed)?;
         let recording = recorded(seed, place.dir(), once)?;
-        recording.print(self.output)?;
+        recording.print(self.output, self.junit)?;
         Ok(recording.exit())
     }
 
@@ -140,6 +143,7 @@ impl Repetition<'_> {
         let output = self.output;
         let seeds = consecutive(first, self.repeat)?;
         let mut runs: Vec<Outcome> = Vec::new();
+        let mut summaries: Vec<(Summary, bool)> = Vec::new();
         if output.format == Format::Text && !output.quiet {
             output::print(&row(["seed", "verdict", "rollbacks", "lost work", "duration", "record"]))?;
         }
@@ -175,8 +179,11 @@ impl Repetition<'_> {
                 lost_work_seconds: summary.clusters.iter().map(|it| it.lost_work_seconds).sum(),
                 duration_seconds: summary.run.duration_seconds,
                 bundle: is_kept.then(|| dir.display().to_string()),
-                reasons: if without_fault { Vec::new() } else { summary.reasons },
+                reasons: if without_fault { Vec::new() } else { summary.reasons.clone() },
             };
+            if self.junit.is_some() {
+                summaries.push((summary, without_fault));
+            }
             progress.iter_mut().for_each(Progress::advance);
             if output.format == Format::Text && !(output.quiet && passed) {
                 progress.iter_mut().for_each(Progress::hide);
@@ -185,6 +192,10 @@ impl Repetition<'_> {
             runs.push(run);
         }
         drop(progress);
+        if let Some(file) = self.junit {
+            let is_idle = summaries.iter().all(|it| it.1);
+            output::junit(file, summaries.iter().filter(|it| is_idle || !it.1).map(|it| &it.0))?;
+        }
         let judged = || runs.iter().filter(|it| !it.without_fault);
         let count = |verdict| judged().filter(|it| it.verdict == verdict).count();
         let (passed, unknown, failed) = (count(Verdict::Pass), count(Verdict::Unknown), count(Verdict::Fail));
@@ -280,6 +291,7 @@ mod tests {
             repeat: 3,
             keeps_all: true,
             out: Some(Path::new("no-such-directory")),
+            junit: None,
             output: OutputArguments { format: Format::Json, quiet: true, verbose: 0 },
             interrupted: &AtomicBool::new(false),
         };
@@ -307,6 +319,7 @@ mod tests {
             repeat: 3,
             keeps_all: true,
             out: Some(dir.path()),
+            junit: None,
             output: OutputArguments { format: Format::Json, quiet: true, verbose: 0 },
             interrupted: &AtomicBool::new(false),
         };

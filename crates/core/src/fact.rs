@@ -346,6 +346,7 @@ kinds! {
         Ceded
         Ready
         Logged
+        LinesLeftOut
         ProbeSucceeded
         ProbeFailed
         ProbeUnknown
@@ -388,9 +389,10 @@ kinds! {
 
 impl FactKind {
     /// The kinds that processes report only if their nodes run a user's own system.
-    pub const OF_SYSTEMS: [FactKind; 7] = [
+    pub const OF_SYSTEMS: [FactKind; 8] = [
         FactKind::Ready,
         FactKind::Logged,
+        FactKind::LinesLeftOut,
         FactKind::ProbeSucceeded,
         FactKind::ProbeFailed,
         FactKind::ProbeUnknown,

@@ -259,12 +259,12 @@ pub enum Fault {
         /// Duration of the change; if `None`, it lasts until the end of the run.
         span: Option<Span>,
     },
-    /// No packet passes from one cluster to another until the partition heals. Packets are delayed, never lost.
+    /// No packet passes from one cluster to others until the partition heals. Packets are delayed, never lost.
     Partition {
         /// Sending cluster.
         from: ClusterId,
-        /// Receiving cluster.
-        to: ClusterId,
+        /// Receiving clusters: one, or those from which `from` is isolated.
+        to: Vec<ClusterId>,
         /// Whether packets are stopped in the opposite direction as well.
         both: bool,
         /// Duration of the partition.
@@ -345,6 +345,13 @@ impl Fault {
     /// Returns the processes that the fault kills.
     pub fn kills(&self) -> Option<Target> {
         self.target().filter(|_| matches!(self, Fault::Kill { .. }))
+    }
+
+    /// Returns the links that the fault cuts: the sending and the receiving cluster of each.
+    pub fn cuts(&self) -> Vec<(ClusterId, ClusterId)> {
+        let Fault::Partition { from, to, both, .. } = self else { return Vec::new() };
+        let back = to.iter().filter(|it| *both && *it != from).map(|it| (*it, *from));
+        to.iter().map(|it| (*from, *it)).chain(back).collect()
     }
 
     /// Returns the process that the fault impairs, and how.
@@ -486,7 +493,11 @@ impl PlannedFault {
             Fault::Kill { target: Target::Cluster(it) | Target::Rack { cluster: it, .. }, .. } => {
                 *it = cluster
             }
-            Fault::Link { .. } | Fault::Partition { .. } => {}
+            Fault::Partition { from, to, .. } => {
+                *from = cluster;
+                to.retain(|it| *it != cluster);
+            }
+            Fault::Link { .. } => {}
         }
         fault
     }
@@ -502,7 +513,10 @@ impl PlannedFault {
                 self.aimed_at(ProcessId::SUPERVISOR, cluster)
             }
         };
-        injected.target().is_some_and(|it| aimed(it) == *injected)
+        match injected {
+            Fault::Partition { from, .. } => aimed(Target::Cluster(*from)) == *injected,
+            _ => injected.target().is_some_and(|it| aimed(it) == *injected),
+        }
     }
 }
 

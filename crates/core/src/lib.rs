@@ -64,7 +64,7 @@ pub use membership::{Boot, Cluster, LifeStart, Member, Membership, Presence, Sco
 pub use message::{MessageId, Payload, Short};
 pub use names::RunNames;
 pub use node::{Node, NodeConfig};
-pub use observation::{CANNOT_TELL, Ending, LatencyOf, Observation, Source};
+pub use observation::{CANNOT_TELL, Ending, LatencyOf, LinesOf, Observation, Source};
 pub use process::{Action, Event, Gauges, Out, Packet, Process, To};
 pub use promises::{Affected, FaultModel, Promise, Promises};
 pub use protocol::{Host, Input, Machine, Protocol, ProtocolTypes, Stamp};

@@ -1,6 +1,7 @@
 //! What a process observes about the command that it runs for its node, in a federation whose nodes are a user's own
 //! system. Probes, watches and checks are numbered in the manifest, which contains their names.
 
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use core::fmt;
 
@@ -21,6 +22,16 @@ pub enum Observation {
         watch: WatchNo,
         /// The line, possibly shortened.
         line: Arc<str>,
+        /// The number of the line in the log of this life, from 1; 0 if it is unknown.
+        log_line: u32,
+        /// What the named groups of the watch matched. A value that is longer than [`MOST_OF_GROUP`] bytes is replaced
+        /// with its beginning and a hash of the whole.
+        groups: BTreeMap<Arc<str>, Arc<str>>,
+    },
+    /// Further lines that match a watch come too often: those of the next second, at most, are left out.
+    LeftOut {
+        /// The watch.
+        watch: WatchNo,
     },
     /// A sample of a probe ended.
     Probed {
@@ -59,6 +70,12 @@ pub enum Observation {
 pub const MOST_SAID_BY_PROBE: usize = 200;
 /// The maximum number of bytes that an observation quotes of what a check wrote last.
 pub const MOST_SAID_BY_CHECK: usize = 500;
+/// The maximum number of named groups of a watch.
+pub const MOST_GROUPS: usize = 8;
+/// The maximum number of bytes that an observation contains of what a named group of a watch matched.
+pub const MOST_OF_GROUP: usize = 64;
+/// The maximum number of bytes of the name of a group of a watch.
+pub const MOST_OF_GROUP_NAME: usize = 40;
 /// The exit status of a command that cannot tell whether the system works (`EX_TEMPFAIL` of `sysexits.h`).
 pub const CANNOT_TELL: u8 = 75;
 
@@ -89,6 +106,19 @@ pub enum Source {
     Watch(WatchNo),
     /// A probe.
     Probe(ProbeNo),
+}
+
+/// The lines of a watch that an assertion considers together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LinesOf {
+    /// Those of one life of a process.
+    Life,
+    /// Those of a process, in all its lives.
+    #[default]
+    Node,
+    /// Those of all processes.
+    Run,
 }
 
 /// The samples that a limit of latency is about.
@@ -129,6 +159,7 @@ impl Observation {
         match self {
             Observation::Ready => FactKind::Ready,
             Observation::Logged { .. } => FactKind::Logged,
+            Observation::LeftOut { .. } => FactKind::LinesLeftOut,
             Observation::Probed { ending, .. } if ending.is_success() => FactKind::ProbeSucceeded,
             Observation::Probed { ending, .. } if ending.is_unknown() => FactKind::ProbeUnknown,
             Observation::Probed { .. } => FactKind::ProbeFailed,

@@ -240,7 +240,7 @@ pub fn probes(history: &History<'_>) -> Vec<ProbeHistory> {
 }
 
 /// Returns the time at which probes stopped: once the first check started or, without checks, once the run ended.
-fn end(history: &History<'_>) -> Time {
+pub(crate) fn end(history: &History<'_>) -> Time {
     let facts = history.trace.streams.values().flatten();
     let checks = facts.filter_map(|(at, fact)| match fact {
         Fact::Observed(it) => match **it {
@@ -332,7 +332,7 @@ pub(crate) fn said_in_line(said: &str) -> Option<String> {
 }
 
 /// Returns the periods in which a fault paused the process, or the user paused the federation.
-fn paused(history: &History<'_>, process: ProcessId, end: Time) -> Vec<(Time, Time)> {
+pub(crate) fn paused(history: &History<'_>, process: ProcessId, end: Time) -> Vec<(Time, Time)> {
     let supervision = &history.supervision;
     let by_faults = supervision.injected.iter().filter(|it| it.1.pauses() == Some(process));
     let by_faults = by_faults.map(|(_, fault, at, _)| {
@@ -553,7 +553,7 @@ pub fn unnoticed(history: &History<'_>, probes: &[ProbeHistory]) -> Vec<FaultNo>
 }
 
 /// Returns every fault that took effect, in order: the time of its effect, and the time from which a recovery counts.
-fn effects(history: &History<'_>) -> Vec<(FaultNo, Time, Time)> {
+pub(crate) fn effects(history: &History<'_>) -> Vec<(FaultNo, Time, Time)> {
     let effect = |&(no, fault, at, _): &(FaultNo, &faultline_core::Fault, Time, usize)| {
         let measured = history.context.effects.iter().find(|it| it.no == no);
         let last = measured.and_then(|it| it.on.iter().filter_map(|it| it.at).max());
@@ -902,7 +902,12 @@ mod tests {
         }
         let no = FaultNo(2);
         run.supervisor(Fact::Injecting { no, fault: Box::new(Fault::crash(p(0))) });
-        let logged = Observation::Logged { watch: faultline_core::WatchNo(0), line: "elected".into() };
+        let logged = Observation::Logged {
+            watch: faultline_core::WatchNo(0),
+            line: "elected".into(),
+            log_line: 0,
+            groups: [].into(),
+        };
         run.wait(millis(10));
         run.state(0, Fact::Observed(Box::new(logged)));
         samples(&mut run, "ss");
@@ -963,7 +968,7 @@ mod tests {
         let (from, to) = (faultline_core::ClusterId(0), faultline_core::ClusterId(1));
         let mut run = probing();
         samples(&mut run, "sss");
-        inject(&mut run, 0, Fault::Partition { from, to, both: true, span: millis(400) });
+        inject(&mut run, 0, Fault::Partition { from, to: vec![to], both: true, span: millis(400) });
         samples(&mut run, "ffffffsss");
         end(&mut run);
         let recovery = found(&run).recoveries[0];

@@ -8,6 +8,8 @@
 //! machine was busy or, for an availability, the time in which the probe was not observed. If the figure misses its limit
 //! only because of this time, nothing is known. If it misses the limit without this time, it is not met.
 
+mod watched;
+
 use std::collections::BTreeSet;
 
 use faultline_core::fault::Outcome;
@@ -15,7 +17,7 @@ use faultline_core::{
     CheckNo, ClusterId, EndedBy, Ending, Fact, FactKind, FactNo, Fault, FaultNo, LatencyOf, Life,
     Observation, ProbeNo, ProcessId, Scope, Span, Time,
 };
-use faultline_trace::expectation::Expectation;
+use faultline_trace::expectation::{Expectation, LinesAre};
 use serde::Serialize;
 
 use crate::availability::{
@@ -23,9 +25,11 @@ use crate::availability::{
 };
 use crate::history::History;
 use crate::ledger::Ledger;
+use crate::lines::Silence;
 use crate::lost::Returns;
 use crate::outages::{Outage, outages};
 use crate::segments::Source;
+use watched::Cited;
 
 /// An expectation with the figure that it is about.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -43,18 +47,44 @@ pub struct Assessment {
     pub limit: f64,
     /// The largest possible error of the figure.
     pub uncertainty: f64,
-    /// What the command of a check wrote last, as one line; `None` if it wrote nothing, and for other expectations.
+    /// What programs wrote that shows it, as one line: what the command of a check wrote last, or the lines because of
+    /// which an expectation of a watch is not met. `None` if nothing does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub said: Option<String>,
     /// The file with the output of a check, in the directory of the record; `None` for other expectations, or if the check
     /// did not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
+    /// The lines because of which an expectation of a watch is not met or unknown.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<CitedLine>,
+    /// The facts that report these lines.
+    #[serde(skip)]
+    pub sources: Vec<Source>,
     /// Whether the expectation is met.
     pub met: Met,
     /// The reason why this is unknown, and its remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown: Option<Unknown>,
+}
+
+/// A line that a program logged.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CitedLine {
+    /// The node.
+    pub node: String,
+    /// The life.
+    pub life: u32,
+    /// The time in seconds since the start of the application.
+    pub at_seconds: f64,
+    /// The file with the log of the life, in the directory of the record.
+    pub log: String,
+    /// The number of the line in this file, from 1; omitted if it is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_line: Option<u32>,
+    /// The line, possibly shortened.
+    pub line: String,
 }
 
 /// What an expectation is about. What tells most about a loss comes first.
@@ -65,7 +95,9 @@ pub enum About {
     Check,
     /// Commands that ended by themselves.
     Exits,
-    /// The time in which a probe failed.
+    /// What programs logged.
+    Lines,
+    /// The time in which a probe failed, or in which programs logged nothing.
     Outages,
     /// Another time, or the amount of lost work.
     Times,
@@ -78,6 +110,10 @@ impl About {
         match expectation {
             Expectation::Check { .. } => About::Check,
             Expectation::Exits { .. } => About::Exits,
+            Expectation::Lines { are, .. } => match are {
+                LinesAre::RecoveredWithin { .. } | LinesAre::LongestGap { .. } => About::Outages,
+                _ => About::Lines,
+            },
             Expectation::Availability { .. }
             | Expectation::LongestOutage { .. }
             | Expectation::ProbeRecovered { .. } => About::Outages,
@@ -86,6 +122,19 @@ impl About {
             | Expectation::LostWork { .. }
             | Expectation::FinishedWithin(_) => About::Times,
             Expectation::Rollbacks { .. } | Expectation::Faults { .. } => About::Numbers,
+        }
+    }
+
+    /// Returns a number that two expectations about this share if their reasons are of the same kind, in the order of kinds.
+    /// `index` is that of the expectation: each one of what programs log has a kind of its own.
+    pub fn kind(self, index: usize) -> u8 {
+        match self {
+            About::Check => 0,
+            About::Exits => 1,
+            About::Lines => 2 + (index % 64) as u8,
+            About::Outages => 100,
+            About::Times => 101,
+            About::Numbers => 102,
         }
     }
 
@@ -226,7 +275,9 @@ impl Measuring<'_, '_> {
             Expectation::Check { check, .. } => self.checked(check),
             _ => None,
         };
+        let mut cited = Cited::default();
         let (limit, figure) = match *expectation {
+            Expectation::Lines { watch, ref are } => self.lines(watch, are, &mut cited),
             Expectation::Availability { probe, at_least } => (at_least, self.availability(probe, at_least)),
             Expectation::Latency { probe, of, at_most } => (at_most.as_secs_f64(), self.latency(probe, of)),
             Expectation::LongestOutage { probe, at_most } => {
@@ -245,9 +296,11 @@ impl Measuring<'_, '_> {
             Expectation::Faults { at_least } => (at_least as f64, Ok(self.faults())),
         };
         let about = About::of(expectation);
-        // An availability and a number of faults must not be too small, all other figures must not be too large.
+        // An availability and a number of faults or lines may have to be large. No other figure must be too large.
         let sign = match expectation {
-            Expectation::Availability { .. } | Expectation::Faults { .. } => -1.0,
+            Expectation::Availability { .. }
+            | Expectation::Faults { .. }
+            | Expectation::Lines { are: LinesAre::AtLeast(_), .. } => -1.0,
             _ => 1.0,
         };
         let (met, unknown) = match &figure {
@@ -255,6 +308,9 @@ impl Measuring<'_, '_> {
             Err(unknown) => (Met::Unknown, Some(unknown.clone())),
         };
         let figure = figure.ok();
+        if met == Met::Yes {
+            cited = Cited::default();
+        }
         Assessment {
             expected: expectation.describe(&self.history.context.names),
             about,
@@ -262,7 +318,9 @@ impl Measuring<'_, '_> {
             uncertainty: figure.as_ref().map_or(0.0, |it| it.error),
             measured: figure.map(|it| it.words),
             limit,
-            said: checked.as_ref().and_then(|it| said_in_line(it.said)),
+            said: checked.as_ref().and_then(|it| said_in_line(it.said)).or(cited.words),
+            lines: cited.lines,
+            sources: cited.sources,
             log: checked.map(|it| log_of(self.history, it.process, it.life)),
             met,
             unknown,
@@ -314,13 +372,14 @@ impl Measuring<'_, '_> {
 
     /// Returns the longest of these periods, and the longest without the time in which the machine was busy. `what` is
     /// what a period is called.
-    fn longest(
+    fn longest<'p>(
         &self,
-        periods: impl Iterator<Item = (Time, Time)>,
+        periods: impl Iterator<Item = &'p Silence>,
         what: &str,
     ) -> Option<(f64, f64, Option<Unknown>)> {
-        let each =
-            periods.map(|(from, upto)| (upto.since(from).as_secs_f64(), self.busy(from, upto).as_secs_f64()));
+        let each = periods.map(|it| {
+            (it.lasted().as_secs_f64(), self.busy(it.from, it.upto).min(it.lasted()).as_secs_f64())
+        });
         let all: Vec<(f64, f64)> = each.collect();
         let (longest, busy) = all.iter().copied().max_by(|a, b| a.0.total_cmp(&b.0))?;
         let at_best = all.iter().map(|(lasted, busy)| lasted - busy).fold(0.0, f64::max);
@@ -526,9 +585,10 @@ impl Measuring<'_, '_> {
     /// Returns the longest outage of a probe.
     fn longest_outage(&self, probe: ProbeNo) -> Result<Figure, Unknown> {
         let probe = self.probe(probe)?;
-        let periods = probe.outages().map(|it| (it.from, it.upto));
+        let periods: Vec<Silence> =
+            probe.outages().map(|it| Silence::between(it.from, it.upto, it.is_open)).collect();
         let (value, at_best, excuse) =
-            self.longest(periods, "this outage").unwrap_or((Span::ZERO.as_secs_f64(), 0.0, None));
+            self.longest(periods.iter(), "this outage").unwrap_or((Span::ZERO.as_secs_f64(), 0.0, None));
         let more = self.unfinished().or_else(|| self.unobserved(probe)).or_else(|| {
             probe.outages().any(|it: &ProbeOutage| it.is_open).then(|| Unknown {
                 reason: "an outage had not ended when it was last observed".into(),
@@ -553,8 +613,28 @@ impl Measuring<'_, '_> {
             it.before == Before::Working && (it.recovered.is_some() || has_missed())
         };
         let judged: Vec<&FaultRecovery> = recoveries.iter().filter(is_judged).collect();
-        let periods = judged.iter().map(|it| (it.at, it.at + it.recovered.unwrap_or(it.within)));
-        let Some((value, at_best, excuse)) = self.longest(periods, "this recovery") else {
+        let silence = |it: &&FaultRecovery| {
+            Silence::between(it.at, it.at + it.recovered.unwrap_or(it.within), it.recovered.is_none())
+        };
+        let periods: Vec<Silence> = judged.iter().map(silence).collect();
+        let mut figure = self.recoveries(&periods, judged.len(), error, not_working)?;
+        if judged.iter().all(|it| it.did_not_fail()) {
+            figure.words = "did not fail".to_owned();
+        }
+        figure.more = self.lacks_facts().or_else(|| self.unobserved(probe)).or(figure.more);
+        Ok(figure)
+    }
+
+    /// Returns the longest of these recoveries from so many faults. `not_working` is the reason why another recovery is
+    /// unknown.
+    fn recoveries(
+        &self,
+        periods: &[Silence],
+        faults: usize,
+        error: f64,
+        not_working: Option<Unknown>,
+    ) -> Result<Figure, Unknown> {
+        let Some((value, at_best, excuse)) = self.longest(periods.iter(), "this recovery") else {
             return Err(not_working.unwrap_or_else(|| Unknown {
                 reason: "no fault took effect long enough before the next one or the end".into(),
                 remedy: "plan a fault, or leave more time after it",
@@ -562,16 +642,14 @@ impl Measuring<'_, '_> {
             }));
         };
         let time = seconds(value, error);
-        let words = match judged.len() {
-            _ if judged.iter().any(|it| it.recovered.is_none() && it.within.as_secs_f64() >= value) => {
+        let words = match faults {
+            _ if periods.iter().any(|it| it.is_open && it.lasted().as_secs_f64() >= value) => {
                 format!("not recovered after {time}")
             }
-            _ if judged.iter().all(|it| it.did_not_fail()) => "did not fail".to_owned(),
             1 => time,
             faults => format!("{time}, the longest after {faults} faults"),
         };
-        let more = self.lacks_facts().or_else(|| self.unobserved(probe)).or(not_working);
-        Ok(Figure { error, at_best, excuse, ..Figure::new(value, more, words) })
+        Ok(Figure { error, at_best, excuse, ..Figure::new(value, not_working, words) })
     }
 
     /// Returns why nothing is known about the recovery of a probe from a fault, if it was not working when the fault

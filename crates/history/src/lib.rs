@@ -22,6 +22,7 @@
 //! | `groups` | checkpoints and rollbacks of the processes that take checkpoints together |
 //! | `segments` | the states of a process |
 //! | `history` | the history as a whole |
+//! | [`lines`] | the lines that watches found, and when they followed each other |
 //! | [`lost`] | the work that the rollbacks of a process undid |
 //! | `messages` | every message with its sends, stamps and deliveries |
 //! | [`ledger`] | where the time of every process went |
@@ -48,6 +49,7 @@ mod groups;
 mod history;
 mod hosting;
 pub mod ledger;
+pub mod lines;
 pub mod lost;
 mod messages;
 pub mod outages;

@@ -139,6 +139,9 @@ pub(crate) struct RunArguments {
     /// Write the record to DIR instead of a new directory in `faultline-runs`
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// Also write the results to FILE as JUnit XML: a case for each expectation, and for each property that was exercised
+    #[arg(long, value_name = "FILE")]
+    pub(crate) junit: Option<PathBuf>,
     /// Serve a page that shows the run, and then its report. Prints an address to watch, and, if you may patch
     /// federations, one that can also add faults and pause the run [default ADDR: 127.0.0.1:7380, or the next free port]
     #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true)]

@@ -87,6 +87,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
         repeat: arguments.repeat,
         keeps_all: true,
         out: arguments.out.as_deref(),
+        junit: arguments.junit.as_deref(),
         output: arguments.output,
         interrupted: &interrupted,
     };

@@ -11,6 +11,7 @@
 //! | [`explain`] | why each cluster rolled back, in sentences |
 //! | [`summary`] | everything reported about a run, as one value and as JSON |
 //! | [`text`] | the summary for a terminal |
+//! | [`mod@junit`] | runs as JUnit XML |
 //! | [`table`] | tables and sentences of at most 100 columns |
 //! | [`diagram`] | the space-time diagram, as data and as a static picture |
 //! | [`chart`] | charts: lines with bands, bars, and cells |
@@ -25,6 +26,7 @@ pub mod chart;
 pub mod diagram;
 pub mod events;
 pub mod explain;
+pub mod junit;
 mod map;
 pub mod names;
 pub mod now;

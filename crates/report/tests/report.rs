@@ -697,7 +697,7 @@ fn faults_are_explained_with_their_measurements() {
         text,
         "At 0.10 s, rennes-0 was killed (fault 1, crash, storage lost, 2.00 ms late, exited up to 1.70 ms later)."
     );
-    let partition = Fault::Partition { from: ClusterId(0), to: rennes, both: true, span: Span(1) };
+    let partition = Fault::Partition { from: ClusterId(0), to: vec![rennes], both: true, span: Span(1) };
     let mut applied = effects(known);
     applied[0].on.iter_mut().for_each(|it| it.exited = None);
     let text = told(&partition, &[], local, applied);

@@ -70,7 +70,7 @@ fn slow_node() -> Fault {
 /// Returns a fault of each kind that ends no life. Some of them find what an earlier one has already changed.
 fn changes() -> Vec<(u64, Fault)> {
     let partition =
-        |both, millis| Fault::Partition { from: C0, to: C1, both, span: Span::from_millis(millis) };
+        |both, millis| Fault::Partition { from: C0, to: vec![C1], both, span: Span::from_millis(millis) };
     let pause = |millis| Fault::pause(P1, Span::from_millis(millis));
     vec![
         (100, slow_link()),
@@ -117,7 +117,7 @@ fn every_fault_that_changes_something_has_an_effect() {
 #[test]
 fn a_fault_injected_while_its_process_is_down_takes_effect_when_the_process_starts() {
     let crash = Fault::crash(P0);
-    let partition = Fault::Partition { from: C0, to: C1, both: false, span: Span::from_secs(60) };
+    let partition = Fault::Partition { from: C0, to: vec![C1], both: false, span: Span::from_secs(60) };
     let faults = vec![(100, crash), (1000, slow_link()), (1000, slow_storage()), (1000, partition)];
     for with_agents in [false, true] {
         let outcome = run(&scenario(faults.clone(), None, Span::from_secs(1)), with_agents);

@@ -302,10 +302,9 @@ impl Supervisor {
                     self.plan_at(now + span, Due::RestoreLink { from, to, changed_by: no });
                 }
             }
-            Fault::Partition { from, to, both, span } => {
-                self.cut(from, to, now + span, out);
-                if both && from != to {
-                    self.cut(to, from, now + span, out);
+            Fault::Partition { .. } => {
+                for (from, to) in fault.cuts() {
+                    self.cut(from, to, fault.until(now), out);
                 }
             }
         }

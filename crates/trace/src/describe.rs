@@ -247,8 +247,11 @@ fn describe_observation(
     };
     match observation {
         Observation::Ready => f.write_str("is ready"),
-        Observation::Logged { watch, line } => {
+        Observation::Logged { watch, line, .. } => {
             write!(f, "logs {}: {}", names.watch(*watch), printable(line))
+        }
+        Observation::LeftOut { watch } => {
+            write!(f, "logs {} too often: further lines of the next second are left out", names.watch(*watch))
         }
         Observation::Probed { probe, sample, latency, ending, said } => {
             let (probe, time) = (names.probe(*probe), lasted(*latency));

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use faultline_core::{CheckNo, ClusterId, LatencyOf, ProbeNo, ProcessId, RunNames, Span};
+use faultline_core::{CheckNo, ClusterId, LatencyOf, LinesOf, ProbeNo, ProcessId, RunNames, Span, WatchNo};
 use serde::{Deserialize, Serialize};
 
 use crate::duration::lasted;
@@ -80,6 +80,83 @@ pub enum Expectation {
         /// The smallest permitted number.
         at_least: u64,
     },
+    /// The programs logged what they should.
+    Lines {
+        /// The watch whose lines count.
+        watch: WatchNo,
+        /// What is asserted of them.
+        are: LinesAre,
+    },
+}
+
+/// An assertion about the lines of a watch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
+pub enum LinesAre {
+    /// After each fault, the next line followed within this time.
+    RecoveredWithin {
+        /// The longest permitted time.
+        within: Span,
+        /// The lines that are considered together.
+        per: LinesOf,
+    },
+    /// From the first line to the end, no longer time passed without a line.
+    LongestGap {
+        /// The longest permitted time.
+        at_most: Span,
+        /// The lines that are considered together.
+        per: LinesOf,
+    },
+    /// A group had the same value in all lines that have the same value of another group.
+    Same {
+        /// The group whose values are compared.
+        group: Arc<str>,
+        /// The group whose values distinguish lines; all lines are compared without one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        for_each: Option<Arc<str>>,
+    },
+    /// The value of a group was larger in each line than in the one before.
+    Increases {
+        /// The group.
+        group: Arc<str>,
+        /// The lines that are considered together.
+        per: LinesOf,
+    },
+    /// There were at most this many lines.
+    AtMost(u64),
+    /// There were at least this many lines.
+    AtLeast(u64),
+}
+
+impl LinesAre {
+    /// Returns the assertion as a noun phrase.
+    fn describe(&self, watch: &str) -> String {
+        let at = |per: &LinesOf| match per {
+            LinesOf::Life => " in each life",
+            LinesOf::Node => " at each node",
+            LinesOf::Run => "",
+        };
+        match self {
+            LinesAre::RecoveredWithin { within, per } => {
+                format!("a line of {watch}{} within {} of each fault", at(per), lasted(*within))
+            }
+            LinesAre::LongestGap { at_most, per } => {
+                format!("no more than {} between lines of {watch}{}", lasted(*at_most), at(per))
+            }
+            LinesAre::Same { group, for_each: Some(key) } => {
+                format!("the same {group} in all lines of {watch} with the same {key}")
+            }
+            LinesAre::Same { group, for_each: None } => format!("the same {group} in all lines of {watch}"),
+            LinesAre::Increases { group, per } => {
+                format!("an increasing {group} in the lines of {watch}{}", at(per))
+            }
+            LinesAre::AtMost(0) => format!("no line of {watch}"),
+            LinesAre::AtMost(1) => format!("at most 1 line of {watch}"),
+            LinesAre::AtMost(most) => format!("at most {most} lines of {watch}"),
+            LinesAre::AtLeast(1) => format!("at least 1 line of {watch}"),
+            LinesAre::AtLeast(least) => format!("at least {least} lines of {watch}"),
+        }
+    }
 }
 
 impl Expectation {
@@ -114,6 +191,7 @@ impl Expectation {
             }
             Expectation::Faults { at_least: 1 } => "at least 1 fault that takes effect".to_owned(),
             Expectation::Faults { at_least } => format!("at least {at_least} faults that take effect"),
+            Expectation::Lines { watch, are } => are.describe(&names.watch(*watch)),
         }
     }
 
@@ -130,6 +208,7 @@ impl Expectation {
             | Expectation::Latency { probe, .. }
             | Expectation::LongestOutage { probe, .. }
             | Expectation::ProbeRecovered { probe, .. } => exists(probe),
+            Expectation::Lines { watch, .. } => system.is_some_and(|of| watch.index() < of.watches.len()),
             Expectation::Check { by, .. } => by.index() < extent.processes,
             Expectation::Exits { cluster, .. } => cluster.index() < extent.clusters,
         }

@@ -290,7 +290,13 @@ mod tests {
         });
         let others = [
             Observation::Ready,
-            Observation::Logged { watch: WatchNo(0), line: "became leader".into() },
+            Observation::Logged {
+                watch: WatchNo(0),
+                line: "became leader".into(),
+                log_line: 7,
+                groups: [("term".into(), "3".into())].into(),
+            },
+            Observation::LeftOut { watch: WatchNo(0) },
             Observation::Exited { ending: Ending::Exit(3), said: "no config".into() },
             Observation::Checked {
                 check: CheckNo(0),
@@ -310,7 +316,7 @@ mod tests {
         for part in [
             r#""fact":"probeSucceeded","probe":"write","sample":0,"latency_ns":3000000,"ending":"exit","status":0"#,
             r#""text":"probe write fails after 3.00 ms: connection refused (sample 5)""#,
-            r#""watch":"leader","line":"became leader","text":"logs leader: became leader""#,
+            r#""watch":"leader","line":"became leader","log_line":7,"groups":{"term":"3"},"text":"logs leader: became leader""#,
             r#""fact":"probeUnknown","probe":"write","sample":6"#,
             r#""ending":"exit","status":75,"said":"cannot connect""#,
             r#""text":"its command ends: exit status 3: no config""#,

@@ -81,8 +81,18 @@ fn effect(fault: &Fault, names: &RunNames, is_past: bool, reported: Option<Watch
             }
         }
         Fault::Partition { from, to, both, span } => {
-            let arrow = if *both { "<->" } else { "->" };
-            format!("{}{arrow}{} {be} cut for {}", names.cluster(*from), names.cluster(*to), lasted(*span))
+            let span = lasted(*span);
+            match (&to[..], last) {
+                ([to], None) => {
+                    let arrow = if *both { "<->" } else { "->" };
+                    format!("{}{arrow}{} {be} cut for {span}", names.cluster(*from), names.cluster(*to))
+                }
+                (_, Some(last)) => format!("the cluster of {last} {be} isolated for {span}"),
+                (to, None) => {
+                    let to: Vec<String> = to.iter().map(|it| names.cluster(*it)).collect();
+                    format!("{} {be} cut off from {} for {span}", names.cluster(*from), to.join(", "))
+                }
+            }
         }
     }
 }
@@ -218,8 +228,24 @@ pub fn entry_of(planned: &PlannedFault, names: &RunNames) -> String {
             span_of = lasts(span);
         }
         Fault::Partition { from, to, both, span } => {
-            add("from", quoted(names.cluster(*from)));
-            add("to", quoted(names.cluster(*to)));
+            match (&to[..], planned.reported) {
+                ([to], None) => {
+                    add("from", quoted(names.cluster(*from)));
+                    add("to", quoted(names.cluster(*to)));
+                }
+                (to, reported) => {
+                    match reported {
+                        Some(watch) => add("reported", quoted(names.watch(watch))),
+                        None => add("isolate", quoted(names.cluster(*from))),
+                    }
+                    let all = (0..names.clusters.len()).map(|it| ClusterId(it as u16));
+                    let others = all.filter(|it| it != from && !to.contains(it));
+                    let others: Vec<String> = others.map(|it| quoted(names.cluster(it))).collect();
+                    if !others.is_empty() {
+                        add("except", format!("[{}]", others.join(", ")));
+                    }
+                }
+            }
             if !both {
                 add("oneWay", "true".to_owned());
             }
@@ -370,7 +396,7 @@ mod tests {
             let (now, then) = (describe_fault(&fault, &names), describe_injected_fault(&fault, &names));
             [now, then].map(|it| it.split_once(' ').expect("a name precedes the verb").1.to_owned())
         };
-        let cut = Fault::Partition { from, to, both: true, span: Span::from_millis(700) };
+        let cut = Fault::Partition { from, to: vec![to], both: true, span: Span::from_millis(700) };
         assert_eq!(said(cut), ["is cut for 700 ms", "was cut for 700 ms"]);
         let healed = Fault::Link { from, to, properties: None, span: None };
         assert_eq!(said(healed), ["is restored", "was restored"]);

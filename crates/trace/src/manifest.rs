@@ -16,7 +16,7 @@ use crate::memory::Trace;
 use crate::seal::{Hash, Seal};
 
 /// The version of the bundle format that this program writes and reads.
-pub const FORMAT: u32 = 11;
+pub const FORMAT: u32 = 12;
 
 /// The description of a run. Times and spans are in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -81,7 +81,8 @@ impl Extent {
                 self.contains(*of)
             }
             Fault::Kill { target: Target::Cluster(of) | Target::Rack { cluster: of, .. }, .. } => cluster(of),
-            Fault::Link { from, to, .. } | Fault::Partition { from, to, .. } => cluster(from) && cluster(to),
+            Fault::Link { from, to, .. } => cluster(from) && cluster(to),
+            Fault::Partition { from, to, .. } => cluster(from) && to.iter().all(cluster),
         }
     }
 

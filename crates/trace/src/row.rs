@@ -100,6 +100,8 @@ columns! {
     latency_ns: Option<u64>,
     watch: Option<String>,
     line: Option<String>,
+    log_line: Option<u32>,
+    groups: Option<Value>,
     check: Option<String>,
     ending: Option<&'static str>,
     status: Option<u16>,
@@ -373,10 +375,13 @@ impl Row {
     fn observation(&mut self, observation: &Observation, names: &RunNames) {
         match observation {
             Observation::Ready => {}
-            Observation::Logged { watch, line } => {
+            Observation::Logged { watch, line, log_line, groups } => {
                 self.watch = Some(names.watch(*watch));
                 self.line = Some(line.to_string());
+                self.log_line = (*log_line > 0).then_some(*log_line);
+                self.groups = serde_json::to_value(groups).ok().filter(|_| !groups.is_empty());
             }
+            Observation::LeftOut { watch } => self.watch = Some(names.watch(*watch)),
             Observation::Probed { probe, sample, latency, ending, said } => {
                 self.probe = Some(names.probe(*probe));
                 self.sample = Some(*sample);

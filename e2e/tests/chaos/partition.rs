@@ -18,12 +18,7 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
                 span: span.parse().ok(),
             })
         };
-        let partition = Partition {
-            from: "paris".into(),
-            to: "rennes".into(),
-            one_way: false,
-            span: Some("2s".parse().expect("a duration")),
-        };
+        let partition = Partition::between("paris", "rennes", "2s".parse().ok());
         spec.faults = vec![
             FaultSpec { at: "1s".parse().ok(), link: slower("1s"), ..FaultSpec::default() },
             FaultSpec { at: "3s".parse().ok(), partition: Some(partition), ..FaultSpec::default() },

@@ -3,7 +3,7 @@
 //! Assertions are optional fields of one flat struct rather than an enum, like those of a fault. [`ExpectSpec::assertions`]
 //! returns them as an enum.
 
-use faultline_core::{LatencyOf, Span};
+use faultline_core::{LatencyOf, LinesOf, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
@@ -22,20 +22,31 @@ pub const MAX_EXPECTATIONS: usize = 64;
     Rule::new(
         "[has(self.recoveredWithin), has(self.rollbacks), has(self.lostWork), has(self.finishedWithin), \
          has(self.availability), has(self.latency), has(self.longestOutage), has(self.exits), has(self.check), \
-         has(self.faults)].filter(x, x).size() == 1"
-    ).message("an expectation must have exactly one assertion: recoveredWithin, rollbacks, lostWork, finishedWithin, availability, latency, longestOutage, exits, check or faults"),
+         has(self.faults), has(self.longestGap), has(self.same), has(self.increases), \
+         has(self.atMost) && !has(self.exits), has(self.atLeast)].filter(x, x).size() == 1"
+    ).message("an expectation must have exactly one assertion: recoveredWithin, rollbacks, lostWork, finishedWithin, availability, latency, longestOutage, exits, check, faults, longestGap, same, increases, atMost or atLeast"),
     Rule::new(
-        "has(self.probe) ? has(self.recoveredWithin) || has(self.availability) || has(self.latency) || has(self.longestOutage) \
+        "has(self.probe) ? !has(self.watch) && (has(self.recoveredWithin) || has(self.availability) || has(self.latency) || has(self.longestOutage)) \
          : !has(self.availability) && !has(self.latency) && !has(self.longestOutage)"
     ).message("availability, latency and longestOutage need probe, which only they and recoveredWithin allow"),
-    Rule::new("has(self.exits) == has(self.atMost)").message("exits and atMost need each other"),
+    Rule::new(
+        "has(self.watch) ? has(self.recoveredWithin) || has(self.longestGap) || has(self.same) || has(self.increases) \
+         || has(self.atMost) && !has(self.exits) || has(self.atLeast) : !has(self.longestGap) && !has(self.same) \
+         && !has(self.increases) && !has(self.atLeast) && has(self.atMost) == has(self.exits)"
+    ).message("longestGap, same, increases, atMost and atLeast need watch, which only they and recoveredWithin allow; exits and atMost need each other"),
+    Rule::new("has(self.same) || !has(self.__for__)").message("for belongs to same"),
+    Rule::new(
+        "!has(self.per) || has(self.increases) \
+         || has(self.watch) && (has(self.recoveredWithin) || has(self.longestGap)) && self.per != 'life'"
+    ).message("per belongs to increases or, as node or run, to recoveredWithin and longestGap of a watch"),
     Rule::new(
         "has(self.check) ? has(self.by) && has(self.exec) : !has(self.by) && !has(self.exec) && !has(self.within)"
     ).message("check needs by and exec, which only it and within allow"),
 ]))]
 pub struct ExpectSpec {
     /// Assertion: no recovery takes longer than this, from the first failure until the last process that rolled back has
-    /// resumed. With `probe`: from the effect of each fault until the probe succeeds again.
+    /// resumed. With `probe`: from the effect of each fault until the probe succeeds again. With `watch`: until the
+    /// next line.
     pub recovered_within: Option<Duration>,
     /// Assertion: few rollbacks. If each process rolls back alone, those of processes count, otherwise those of
     /// clusters.
@@ -57,8 +68,30 @@ pub struct ExpectSpec {
     /// Assertion: at most `atMost` commands of this cluster end by themselves. Only for systems.
     #[schemars(length(min = 1, max = 40))]
     pub exits: Option<String>,
-    /// The largest permitted number of `exits`.
+    /// The largest permitted number of `exits`. With `watch`, assertion: the programs log at most this many lines.
     pub at_most: Option<u32>,
+    /// The watch whose lines `recoveredWithin`, `longestGap`, `same`, `increases`, `atMost` or `atLeast` is about. Only
+    /// for systems.
+    #[schemars(length(min = 1, max = 40))]
+    pub watch: Option<String>,
+    /// Assertion: from the first line to the end, no longer time passes without a line, while the node is up.
+    pub longest_gap: Option<Duration>,
+    /// Assertion: this group of the watch has the same value in all lines or, with `for`, in all lines that have the same
+    /// value of that group.
+    #[schemars(length(min = 1, max = 40))]
+    pub same: Option<String>,
+    /// The group whose values distinguish the lines that `same` compares.
+    #[serde(rename = "for")]
+    #[schemars(length(min = 1, max = 40))]
+    pub for_each: Option<String>,
+    /// Assertion: this group of the watch is a number that is larger in each line than in the one before.
+    #[schemars(length(min = 1, max = 40))]
+    pub increases: Option<String>,
+    /// The lines that `increases`, `recoveredWithin` or `longestGap` considers together: those of a `life` (only for
+    /// `increases`), of a `node` in all its lives, or of all nodes (`run`). Default `node`.
+    pub per: Option<Per>,
+    /// Assertion: the programs log at least this many lines.
+    pub at_least: Option<u32>,
     /// Assertion: the command `exec` succeeds at the end of the run. The text says what it then has found. Only for
     /// systems.
     #[schemars(length(min = 1, max = 100))]
@@ -74,6 +107,30 @@ pub struct ExpectSpec {
     pub within: Option<Duration>,
     /// Assertion: enough faults take effect, whether planned or drawn.
     pub faults: Option<AtLeast>,
+}
+
+/// The lines that an assertion considers together.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub enum Per {
+    /// Those of one life of a node.
+    Life,
+    /// Those of a node, in all its lives.
+    #[default]
+    Node,
+    /// Those of all nodes.
+    Run,
+}
+
+impl From<Per> for LinesOf {
+    fn from(per: Per) -> LinesOf {
+        match per {
+            Per::Life => LinesOf::Life,
+            Per::Node => LinesOf::Node,
+            Per::Run => LinesOf::Run,
+        }
+    }
 }
 
 /// The smallest permitted number.
@@ -147,6 +204,16 @@ pub enum Assertion<'a> {
     Latency(LatencyOf, Duration),
     /// See [`ExpectSpec::faults`].
     Faults(AtLeast),
+    /// See [`ExpectSpec::longest_gap`].
+    LongestGap(Duration),
+    /// See [`ExpectSpec::same`].
+    Same(&'a str),
+    /// See [`ExpectSpec::increases`].
+    Increases(&'a str),
+    /// See [`ExpectSpec::at_most`]: a number of lines.
+    LinesAtMost(u32),
+    /// See [`ExpectSpec::at_least`].
+    LinesAtLeast(u32),
 }
 
 impl ExpectSpec {
@@ -163,6 +230,11 @@ impl ExpectSpec {
             ("exits", self.exits.as_deref().map(Assertion::Exits)),
             ("check", self.check.as_deref().map(Assertion::Check)),
             ("faults", self.faults.map(Assertion::Faults)),
+            ("longestGap", self.longest_gap.map(Assertion::LongestGap)),
+            ("same", self.same.as_deref().map(Assertion::Same)),
+            ("increases", self.increases.as_deref().map(Assertion::Increases)),
+            ("atMost", self.at_most.filter(|_| self.exits.is_none()).map(Assertion::LinesAtMost)),
+            ("atLeast", self.at_least.map(Assertion::LinesAtLeast)),
         ];
         let latency = self.latency.into_iter().flat_map(LatencyAtMost::limits);
         let latency = latency.map(|(of, limit)| ("latency", Assertion::Latency(of, limit)));

@@ -6,7 +6,7 @@
 
 use faultline_core::StorageFate;
 use faultline_core::fault::{self, FlipTarget, Impairment, StorageFault};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
@@ -56,7 +56,7 @@ pub struct FaultSpec {
     pub lose_rack: Option<LoseRack>,
     /// Action: change the properties of a link.
     pub link: Option<LinkChange>,
-    /// Action: cut the network between two clusters for a while.
+    /// Action: cut the network between two clusters, or isolate one, for a while.
     pub partition: Option<Partition>,
     /// Action: slow a node down for a while.
     pub slow: Option<Slow>,
@@ -240,7 +240,7 @@ pub struct LinkChange {
     pub span: Option<Duration>,
 }
 
-/// Cuts the network between two clusters for a while. Messages are delayed, never lost.
+/// Cuts the network between two clusters, or isolates one, for a while. Messages are delayed, never lost.
 #[skip_serializing_none]
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -253,12 +253,45 @@ pub struct Partition {
     #[serde(default = "any", skip_serializing_if = "is_any")]
     #[schemars(length(max = 40))]
     pub to: String,
+    /// The cluster to cut off from all others, instead of `from` and `to`.
+    #[schemars(length(max = 40))]
+    pub isolate: Option<String>,
+    /// In a system, instead of `isolate`: the name of a watch. The fault isolates the cluster of the node that last logged a line
+    /// for it, in any of its lives; if none has, it has no effect.
+    #[schemars(length(max = 40))]
+    pub reported: Option<String>,
+    /// The clusters from which an isolated cluster is not cut off, such as that of the clients.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "not_cut_off")]
+    pub except: Vec<String>,
     /// Cuts only the direction from `from` to `to`. Default: both directions are cut.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_way: bool,
     /// Duration of the fault. Required unless a `trace` supplies it.
     #[serde(rename = "for")]
     pub span: Option<Duration>,
+}
+
+fn not_cut_off(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "description": "The clusters from which an isolated cluster is not cut off, such as that of the clients.",
+        "maxItems": 32,
+        "items": { "type": "string", "maxLength": 40, "description": "The name of a cluster." },
+    })
+}
+
+impl Partition {
+    /// Returns a partition between two clusters, in both directions.
+    pub fn between(from: impl Into<String>, to: impl Into<String>, span: Option<Duration>) -> Partition {
+        let (from, to) = (from.into(), to.into());
+        Partition { from, to, isolate: None, reported: None, except: Vec::new(), one_way: false, span }
+    }
+
+    /// Returns whether the partition isolates a cluster.
+    pub fn isolates(&self) -> bool {
+        self.isolate.is_some() || self.reported.is_some()
+    }
 }
 
 /// Slows a node down for a while.
@@ -533,7 +566,8 @@ impl FaultSpec {
     pub fn reported(&self) -> Option<&str> {
         let crash = self.crash.as_ref().and_then(|it| it.reported.as_deref());
         let pause = self.pause.as_ref().and_then(|it| it.reported.as_deref());
-        crash.or(pause).or(self.lose_cluster.as_ref().and_then(|it| it.reported.as_deref()))
+        let partition = self.partition.as_ref().and_then(|it| it.reported.as_deref());
+        crash.or(pause).or(partition).or(self.lose_cluster.as_ref().and_then(|it| it.reported.as_deref()))
     }
 
     /// Returns the name in the action's `process` field, if it has one.
@@ -554,6 +588,9 @@ impl FaultSpec {
             ActionRef::LoseCluster(it) => vec![&*it.cluster],
             ActionRef::LoseRack(it) => vec![&*it.cluster],
             ActionRef::Link(it) => vec![&*it.from, &*it.to],
+            ActionRef::Partition(it) if it.isolates() => {
+                it.isolate.iter().chain(&it.except).map(String::as_str).collect()
+            }
             ActionRef::Partition(it) => vec![&*it.from, &*it.to],
             ActionRef::Impair(it) => vec![it.cluster],
         });

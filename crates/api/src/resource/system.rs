@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use faultline_core::observation::{MOST_GROUPS, MOST_OF_GROUP_NAME};
 use faultline_core::{FactKind, ProbeNo, Source, Span, WatchNo};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -238,7 +239,7 @@ fn clusters(_: &mut SchemaGenerator) -> Schema {
 fn watches(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
-        "description": "Regular expressions, by name. Each line of a node's output that matches one is a fact, `logged`.",
+        "description": "Regular expressions, by name. Each line of a node's output that matches one is a fact, `logged`, with what its named groups matched.",
         "maxProperties": MAX_NAMED,
         "additionalProperties": { "type": "string", "maxLength": MAX_TEXT, "description": "A regular expression." },
     })
@@ -295,6 +296,15 @@ impl System {
     /// Returns the number of the watch with this name.
     pub fn watch_no(&self, name: &str) -> Option<WatchNo> {
         self.watch_names().iter().position(|it| *it == name).map(|it| WatchNo(it as u16))
+    }
+
+    /// Returns the groups of each regular expression of a watch, with the cluster that has this expression; `None` if it is
+    /// that of all other clusters.
+    pub fn groups(&self, watch: &str) -> Vec<(Option<&str>, Vec<String>)> {
+        let own =
+            self.overrides.iter().filter_map(|(cluster, it)| Some((Some(&**cluster), it.watch.as_ref()?)));
+        let all = [(None, &self.watch)].into_iter().chain(own);
+        all.filter_map(|(cluster, it)| Some((cluster, groups_of(&regex_of(it.get(watch)?).ok()?)))).collect()
     }
 
     /// Returns the watch or the probe with this name, depending on whether the fact is about a watch or a probe.
@@ -503,11 +513,35 @@ fn problem_of_watches(path: &str, watches: &BTreeMap<String, String>) -> Option<
                 let help = format!("write at most {MAX_TEXT} characters");
                 return Some(program::problem(field, "the regular expression is too long", help));
             }
-            let error = regex_of(pattern).err()?;
-            let help = "write a regular expression in the syntax of the Rust crate `regex`";
-            Some(program::problem(field, format!("the regular expression is not valid: {error}"), help))
+            match regex_of(pattern) {
+                Ok(regex) => problem_of_groups(field, &groups_of(&regex)),
+                Err(error) => {
+                    let help = "write a regular expression in the syntax of the Rust crate `regex`";
+                    let message = format!("the regular expression is not valid: {error}");
+                    Some(program::problem(field, message, help))
+                }
+            }
         })
     })
+}
+
+fn problem_of_groups(field: String, groups: &[String]) -> Option<ProgramProblem> {
+    if groups.len() > MOST_GROUPS {
+        let help = format!("name at most {MOST_GROUPS}; write the others as `(?:…)`");
+        return Some(program::problem(
+            field,
+            format!("there are too many named groups ({})", groups.len()),
+            help,
+        ));
+    }
+    let long = groups.iter().find(|it| it.len() > MOST_OF_GROUP_NAME)?;
+    let help = format!("write at most {MOST_OF_GROUP_NAME} bytes");
+    Some(program::problem(field, format!("the name of the group `{long}` is too long"), help))
+}
+
+/// Returns the names of the groups of a regular expression.
+fn groups_of(regex: &regex::Regex) -> Vec<String> {
+    regex.capture_names().flatten().map(str::to_owned).collect()
 }
 
 /// Compiles the regular expression of a watch.
@@ -545,6 +579,11 @@ mod tests {
             (json!({ "logs": "1B" }), "logs"),
             (json!({ "in": { "a": { "command": [] } } }), "in.a.command"),
             (json!({ "in": { "a": { "watch": { "w": "[" } } } }), "in.a.watch.w"),
+            (
+                json!({ "watch": { "a": "(?<a>.)(?<b>.)(?<c>.)(?<d>.)(?<e>.)(?<f>.)(?<g>.)(?<h>.)(?<i>.)" } }),
+                "watch.a",
+            ),
+            (json!({ "watch": { "a": format!("(?<{}>.)", "a".repeat(41)) } }), "watch.a"),
         ] {
             assert_eq!(problem(value.clone()).as_deref(), Some(field), "{value}");
         }

@@ -204,7 +204,8 @@ fn causes(_: &mut SchemaGenerator) -> Schema {
 
 /// Returns the kinds of facts for which a fault can wait.
 pub(crate) fn triggering() -> impl Iterator<Item = FactKind> {
-    FactKind::OF_PROCESSES.into_iter().filter(|it| ![FactKind::Ready, FactKind::Checked].contains(it))
+    let none = [FactKind::Ready, FactKind::LinesLeftOut, FactKind::Checked];
+    FactKind::OF_PROCESSES.into_iter().filter(move |it| !none.contains(it))
 }
 
 /// Returns the schema of the kinds of facts for which a fault can wait.

@@ -4,7 +4,7 @@ use faultline_core::Span;
 
 use super::{Check, one_of};
 use crate::quantity::Duration;
-use crate::resource::{Assertion, ExpectSpec, MAX_EXPECTATIONS, MAX_TEXT, problem_of_words};
+use crate::resource::{Assertion, ExpectSpec, MAX_EXPECTATIONS, MAX_TEXT, Per, problem_of_words};
 
 /// The length of the longest name.
 const MAX_NAME: usize = 40;
@@ -43,9 +43,17 @@ impl Check<'_> {
             [] => self.problem(
                 path,
                 "the expectation has no assertion",
-                "add one: `recoveredWithin: 3s`, `rollbacks: { atMost: 4 }`, `lostWork: { atMost: 10s }`, \
-                 `finishedWithin: 2m`, `faults: { atLeast: 1 }` or, for a probe of a system, `availability: 0.95`, \
-                 `latency: { p99: 200ms }`, `longestOutage: 5s` or `check: TEXT`",
+                match entry.watch {
+                    Some(_) => {
+                        "add one: `recoveredWithin: 10s`, `longestGap: 5s`, `same: GROUP`, `increases: GROUP`, \
+                         `atMost: 0` or `atLeast: 1`"
+                    }
+                    None => {
+                        "add one: `recoveredWithin: 3s`, `rollbacks: { atMost: 4 }`, `lostWork: { atMost: 10s }`, \
+                         `finishedWithin: 2m`, `faults: { atLeast: 1 }` or, for a probe of a system, \
+                         `availability: 0.95`, `latency: { p99: 200ms }`, `longestOutage: 5s` or `check: TEXT`"
+                    }
+                },
             ),
             [name] => {
                 assertions.into_iter().for_each(|(_, it)| self.assertion(path, name, it, entry));
@@ -55,10 +63,6 @@ impl Check<'_> {
                 format!("the expectation has two assertions, `{first}` and `{second}`"),
                 "split it into two expectations with one assertion each",
             ),
-        }
-        if entry.at_most.is_some() && entry.exits.is_none() {
-            let help = "add `exits: CLUSTER`, or write `atMost` under `rollbacks` or `lostWork`";
-            self.problem(format!("{path}.atMost"), "`atMost` limits nothing here", help);
         }
         let words = entry.exec.as_deref();
         if let Some((_, message, help)) = words.and_then(|it| problem_of_words("exec", it)) {
@@ -77,6 +81,7 @@ impl Check<'_> {
                 self.problem(format!("{path}.{name}"), message, "add `check: TEXT`, or remove it");
             }
         }
+        self.about_lines(path, entry);
         let Some(probe) = &entry.probe else { return };
         let path = format!("{path}.probe");
         self.probe(&path, probe);
@@ -96,12 +101,14 @@ impl Check<'_> {
         let at = format!("{path}.{name}");
         match assertion {
             Assertion::RecoveredWithin(_) | Assertion::Rollbacks(_) | Assertion::LostWork(_)
-                if entry.probe.is_none() && self.spec.application.system().is_some() =>
+                if entry.probe.is_none()
+                    && entry.watch.is_none()
+                    && self.spec.application.system().is_some() =>
             {
                 self.problem(
                     at,
                     "Faultline does not see rollbacks and recoveries of the programs of a system",
-                    "use a probe: `{ probe: NAME, recoveredWithin: 10s }`",
+                    "use a probe or a watch: `{ probe: NAME, recoveredWithin: 10s }`",
                 );
             }
             Assertion::RecoveredWithin(within) | Assertion::FinishedWithin(within) => self.within(at, within),
@@ -140,6 +147,100 @@ impl Check<'_> {
                 }
             }
             Assertion::Check(_) => self.check(path, at, entry),
+            Assertion::LinesAtMost(_) if entry.watch.is_none() => self.problem(
+                at,
+                "`atMost` limits nothing here",
+                "add `exits: CLUSTER` or `watch: NAME`, or write `atMost` under `rollbacks` or `lostWork`",
+            ),
+            Assertion::LinesAtLeast(_) if entry.watch.is_none() => self.problem(
+                at,
+                "`atLeast` limits nothing here",
+                "add `watch: NAME`, or write `atLeast` under `faults`",
+            ),
+            Assertion::LinesAtLeast(0) => {
+                self.problem(at, "every run has at least 0 lines", "write a larger number, such as 1");
+            }
+            Assertion::LongestGap(_) | Assertion::Same(_) | Assertion::Increases(_)
+                if entry.watch.is_none() =>
+            {
+                self.problem(at, format!("`{name}` needs a watch"), "add `watch: NAME`");
+            }
+            Assertion::LongestGap(within) => self.within(at, within),
+            Assertion::Same(group) | Assertion::Increases(group) => self.group(at, group, entry),
+            Assertion::LinesAtMost(_) | Assertion::LinesAtLeast(_) => {}
+        }
+    }
+
+    /// Checks the fields that only assertions about the lines of a watch have.
+    fn about_lines(&mut self, path: &str, entry: &ExpectSpec) {
+        if let Some(group) = &entry.for_each {
+            let at = format!("{path}.for");
+            match entry.same {
+                Some(_) => self.group(at, group, entry),
+                None => self.problem(at, "`for` belongs to `same`", "add `same: GROUP`, or remove it"),
+            }
+        }
+        let is_of_times = entry.watch.is_some() && entry.recovered_within.or(entry.longest_gap).is_some();
+        let at = format!("{path}.per");
+        match entry.per {
+            Some(Per::Life) if is_of_times => self.problem(
+                at,
+                "the time between two lines is not that of one life",
+                "write `per: node` or `per: run`",
+            ),
+            Some(_) if !is_of_times && entry.increases.is_none() => {
+                let help = "remove it, or assert `increases`, `longestGap` or `recoveredWithin` of a watch";
+                self.problem(at, "`per` has no effect on this assertion", help);
+            }
+            _ => {}
+        }
+        let Some(watch) = &entry.watch else { return };
+        let at = format!("{path}.watch");
+        let assertions = entry.assertions();
+        let is_of_lines = is_of_times
+            || assertions.iter().any(|it| {
+                use Assertion::{Increases, LinesAtLeast, LinesAtMost, Same};
+                matches!(it.1, Same(_) | Increases(_) | LinesAtMost(_) | LinesAtLeast(_))
+            });
+        if !is_of_lines && !assertions.is_empty() {
+            return self.problem(
+                at,
+                "this assertion is not about the lines of a watch",
+                "remove `watch`, or assert `recoveredWithin`, `longestGap`, `same`, `increases`, `atMost` or `atLeast`",
+            );
+        }
+        if entry.probe.is_some() {
+            return self.problem(
+                at,
+                "the expectation is about a watch and a probe",
+                "split it into two expectations",
+            );
+        }
+        if !self.has_length(&at, "name", watch, MAX_NAME) {
+            return;
+        }
+        match self.spec.application.system() {
+            Some(system) if system.watch_no(watch).is_none() => self.no_watch(&at, watch),
+            Some(_) => {}
+            None => self.not_a_system(at),
+        }
+    }
+
+    /// Checks that all regular expressions of the watch have this group.
+    fn group(&mut self, at: String, group: &str, entry: &ExpectSpec) {
+        let Some((watch, system)) = entry.watch.as_ref().zip(self.spec.application.system()) else { return };
+        if !self.has_length(&at, "name", group, MAX_NAME) {
+            return;
+        }
+        let lacking = system.groups(watch).into_iter().find(|(_, all)| !all.iter().any(|it| it == group));
+        if let Some((cluster, known)) = lacking {
+            let place = cluster.map(|it| format!(" in cluster `{it}`")).unwrap_or_default();
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            let help = match &known[..] {
+                [] => format!("name a group of its regular expression: `(?<{group}>\\d+)`"),
+                known => one_of(group, known),
+            };
+            self.problem(at, format!("the watch `{watch}` has no group `{group}`{place}"), help);
         }
     }
 
@@ -207,8 +308,8 @@ impl Check<'_> {
         let name = self.spec.application.name();
         self.problem(
             path,
-            format!("only systems have probes and commands, but the application is `{name}`"),
-            "use `recoveredWithin`, `rollbacks`, `lostWork` or `finishedWithin`, without `probe`",
+            format!("only systems have probes, watches and commands, but the application is `{name}`"),
+            "use `recoveredWithin`, `rollbacks`, `lostWork` or `finishedWithin`, without `probe` and `watch`",
         );
     }
 }

@@ -8,8 +8,8 @@ use crate::failure_trace::hits;
 use crate::plan::times_of;
 use crate::quantity::Duration;
 use crate::resource::{
-    ANY, ActionRef, Family, FaultSpec, LoseRack, MAX_FAULTS, Mtbf, ProtocolSpec, System, TraceTrigger,
-    TriggerRef, When,
+    ANY, ActionRef, Family, FaultSpec, LoseRack, MAX_FAULTS, Mtbf, Partition, ProtocolSpec, System,
+    TraceTrigger, TriggerRef, When,
 };
 
 /// Maximum number of faults that all `mtbf` and `trace` entries together cause with the seed of the federation.
@@ -256,7 +256,7 @@ impl Check<'_> {
         }
     }
 
-    fn no_watch(&mut self, path: &str, name: &str) {
+    pub(super) fn no_watch(&mut self, path: &str, name: &str) {
         let names: Vec<_> =
             self.spec.application.system().map(System::watch_names).into_iter().flatten().collect();
         self.problem(path, format!("there is no watch `{name}`"), listed_or(&names, "add it to `watch`"));
@@ -291,7 +291,8 @@ impl Check<'_> {
     fn reportable(&mut self, path: &str, fact: FactKind) {
         let of_systems = FactKind::OF_SYSTEMS.contains(&fact);
         if self.spec.application.family() == Family::System {
-            if !of_systems || [FactKind::Ready, FactKind::Checked].contains(&fact) {
+            let none = [FactKind::Ready, FactKind::LinesLeftOut, FactKind::Checked];
+            if !of_systems || none.contains(&fact) {
                 self.problem(
                     format!("{path}.fact"),
                     "a fault of a system cannot wait for this fact",
@@ -451,6 +452,11 @@ impl Check<'_> {
                 self.jitter(path, &it.link(), properties);
                 self.lasts(path, it.span);
             }
+            ActionRef::Partition(it) if it.isolates() || !it.except.is_empty() => {
+                self.isolation(path, it);
+                self.lasts(path, it.span);
+                self.must_last(path, it.span, trace);
+            }
             ActionRef::Partition(it) => {
                 self.target(path, "from", &it.from, None);
                 self.target(path, "to", &it.to, None);
@@ -575,6 +581,42 @@ impl Check<'_> {
             _ => format!("its nodes are 0 to {}; write one of these numbers, or omit `node`", nodes - 1),
         };
         self.problem(format!("{path}.node"), format!("{whose} has no node {node}"), help);
+    }
+
+    /// Checks the fields of a partition that isolates a cluster.
+    fn isolation(&mut self, path: &str, it: &Partition) {
+        if !it.isolates() {
+            let help = "add `isolate: CLUSTER`, or name two clusters with `from` and `to`";
+            return self.problem(format!("{path}.except"), "`except` belongs to an isolated cluster", help);
+        }
+        let what = if it.isolate.is_some() { "isolate" } else { "reported" };
+        let others = [
+            ("reported", what == "isolate" && it.reported.is_some()),
+            ("from", it.from != ANY),
+            ("to", it.to != ANY),
+            ("oneWay", it.one_way),
+        ];
+        for (other, _) in others.into_iter().filter(|it| it.1) {
+            let message = format!("`{what}` cannot be combined with `{other}`");
+            self.problem(format!("{path}.{other}"), message, format!("omit `{what}` or `{other}`"));
+        }
+        if let Some(cluster) = &it.isolate {
+            self.target(path, "isolate", cluster, None);
+        }
+        for (index, other) in it.except.iter().enumerate() {
+            let at = format!("{path}.except[{index}]");
+            if self.cluster(&at, other) && it.isolate.as_ref() == Some(other) {
+                self.problem(at, format!("`{other}` is the isolated cluster"), "omit it from `except`");
+            }
+        }
+        let named = it.isolate.as_ref().filter(|it| *it != ANY);
+        let possible = self.nodes.keys().filter(|name| !it.except.iter().any(|it| it == *name));
+        let is_cut = |name: &&&str| named.is_none_or(|it| it != **name);
+        let needed = if named.is_some() { 1 } else { 2 };
+        if possible.filter(is_cut).count() < needed {
+            let help = "add a cluster, or omit one from `except`";
+            self.problem(path, "the isolated cluster would be cut off from no other", help);
+        }
     }
 
     /// Checks that the cluster of a lost rack has racks, and this one; for `any`, that every cluster does.

@@ -126,7 +126,12 @@ fn explicit_faults_are_planned_as_written() {
         ),
         (
             seconds(6),
-            Fault::Partition { from: ClusterId(2), to: ClusterId(0), both: false, span: Span::from_secs(1) },
+            Fault::Partition {
+                from: ClusterId(2),
+                to: vec![ClusterId(0)],
+                both: false,
+                span: Span::from_secs(1),
+            },
         ),
         (seconds(7), Fault::storage(ProcessId(0), StorageFault::Slow(Span::from_millis(50)), None)),
         (seconds(8), Fault::storage(ProcessId(1), StorageFault::Full, Span::from_secs(1))),
@@ -196,7 +201,8 @@ fn any_draws_only_possible_targets() {
         entry += usize::from(at.0 < last);
         last = at.0;
         match planned.fault {
-            Fault::Partition { from, to, both, .. } => {
+            Fault::Partition { from, ref to, both, .. } => {
+                let [to] = to[..] else { panic!("{to:?}") };
                 assert!(from != to && both && (entry == 0 || to == ClusterId(1)));
                 seen.insert((entry, from.0, to.0));
             }
@@ -425,4 +431,29 @@ spec:
     is_within(drawn("ends: { exit: a }", ""), 600);
     is_within(drawn("", ""), 30);
     is_within(drawn("", ", { at: 50s, pause: { cluster: a, for: 1s } }"), 80);
+}
+
+#[test]
+fn an_isolated_cluster_is_cut_off_from_all_others_in_one_fault() {
+    let faults = "\
+    - { at: 1s, partition: { isolate: b, for: 1s } }
+    - { at: 2s, partition: { isolate: b, except: [a], for: 1s } }
+    - { at: 3s, partition: { isolate: any, for: 1s } }";
+    let plan = plan(&federation(faults), 7);
+    let [a, b, c] = [0, 1, 2].map(ClusterId);
+    assert_eq!(plan.len(), 3);
+    assert_eq!(plan[0].fault.cuts(), [(b, a), (b, c), (a, b), (c, b)]);
+    assert_eq!(plan[1].fault.cuts(), [(b, c), (c, b)]);
+    let Fault::Partition { from, to, .. } = &plan[2].fault else { panic!("{:?}", plan[2]) };
+    assert!(to.len() == 2 && !to.contains(from));
+    // The cluster of the node that last logged a line is known only in the run.
+    let (from, to, span) = (ClusterId::OUTSIDE, vec![a, b, c], Span::from_secs(1));
+    let planned = PlannedFault {
+        fault: Fault::Partition { from, to, both: true, span },
+        reported: Some(faultline_core::WatchNo(0)),
+        ..plan[0].clone()
+    };
+    let aimed = planned.aimed_at(ProcessId(3), b);
+    assert_eq!(aimed, plan[0].fault);
+    assert!(planned.allows(&aimed) && !planned.allows(&plan[1].fault));
 }

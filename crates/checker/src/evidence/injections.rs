@@ -397,7 +397,12 @@ mod tests {
         let wrong = [Contradiction::StruckAnotherNode(FaultNo(0))];
         assert_eq!(found(&run, Span::ZERO), wrong);
         for (watch, expected) in [(0, &wrong[..]), (1, &[])] {
-            let line = Observation::Logged { watch: WatchNo(watch), line: "I lead".into() };
+            let line = Observation::Logged {
+                watch: WatchNo(watch),
+                line: "I lead".into(),
+                log_line: 0,
+                groups: [].into(),
+            };
             run.state(0, Fact::Observed(Box::new(line)));
             assert_eq!(found(&run, Span::ZERO), expected, "watch {watch}");
         }

@@ -12,7 +12,7 @@ use crate::property::Property;
 /// How a run violates the property.
 #[derive(Clone, Debug, PartialEq)]
 enum Breach {
-    NotMet { about: About, expected: String, measured: String },
+    NotMet { kind: u8, expected: String, measured: String, said: Option<String> },
     CheckFailed { expected: String, measured: String, said: Option<String>, log: Option<String> },
     Exited { process: ProcessId, ending: Ending, said: Option<String>, log: String },
 }
@@ -20,8 +20,9 @@ enum Breach {
 impl Worded for Breach {
     fn sentence(&self, names: &Context) -> String {
         match self {
-            Breach::NotMet { expected, measured, .. } => {
-                format!("expected {expected}, but measured {measured}")
+            Breach::NotMet { expected, measured, said, .. } => {
+                let said = said.as_ref().map(|it| format!(": {it}")).unwrap_or_default();
+                format!("expected {expected}, but measured {measured}{said}")
             }
             Breach::CheckFailed { expected, measured, said, log } => {
                 let log = log.as_ref().map(|it| format!("; see {it}")).unwrap_or_default();
@@ -42,9 +43,9 @@ impl Worded for Breach {
 
     fn kind(&self) -> u8 {
         match self {
-            Breach::CheckFailed { .. } => About::Check as u8,
-            Breach::Exited { .. } => About::Exits as u8,
-            Breach::NotMet { about, .. } => *about as u8,
+            Breach::CheckFailed { .. } => About::Check.kind(0),
+            Breach::Exited { .. } => About::Exits.kind(0),
+            Breach::NotMet { kind, .. } => *kind,
         }
     }
 }
@@ -76,22 +77,24 @@ fn check(history: &History<'_>, finding: &mut Findings) {
 /// judged.
 fn judge(all: Vec<Assessment>, finding: &mut Findings) {
     let mut open = None;
-    for it in all {
-        let Assessment { about, expected, said, log, .. } = it;
+    for (index, it) in all.into_iter().enumerate() {
+        let Assessment { about, expected, said, log, sources, .. } = it;
         match (it.met, it.unknown) {
             (Met::No, _) => {
                 let measured = it.measured.unwrap_or_else(|| "nothing".to_owned());
                 finding.violated(
-                    [],
+                    sources,
                     match about {
                         About::Check => Breach::CheckFailed { expected, measured, said, log },
-                        _ => Breach::NotMet { about, expected, measured },
+                        _ => Breach::NotMet { kind: about.kind(index), expected, measured, said },
                     },
                 );
             }
-            (_, Some(unknown)) if open != Some(about) => {
-                open = Some(about);
-                let reason = format!("expected {expected}, but {}", unknown.reason);
+            (_, Some(unknown)) if open != Some(about.kind(index)) => {
+                open = Some(about.kind(index));
+                let said = said.filter(|_| !sources.is_empty()).map(|it| format!(" ({it})"));
+                let reason =
+                    format!("expected {expected}, but {}{}", unknown.reason, said.unwrap_or_default());
                 finding.also_unjudged(reason, unknown.remedy, unknown.lacks_facts);
             }
             (Met::Yes | Met::Unknown, _) => {}
@@ -150,7 +153,12 @@ mod tests {
         }
         assert_eq!(check_alone(&RULE, &run).remarks, [] as [String; 0]);
         run.next_life(1);
-        let line = Observation::Logged { watch: WatchNo(0), line: "recovering".into() };
+        let line = Observation::Logged {
+            watch: WatchNo(0),
+            line: "recovering".into(),
+            log_line: 0,
+            groups: [].into(),
+        };
         run.state(1, Fact::Observed(Box::new(line)));
         let expected = "p1 was not ready again when the run ended, in life 2";
         assert_eq!(check_alone(&RULE, &run).remarks, [expected]);

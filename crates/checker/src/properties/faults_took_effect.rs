@@ -288,7 +288,7 @@ mod tests {
         run.context.outcome = outcome;
         let (no, span) = (FaultNo(0), Span::from_secs(1));
         let (from, to, both) = (ClusterId(0), ClusterId(1), true);
-        let fault = Fault::Partition { from, to, both, span };
+        let fault = Fault::Partition { from, to: vec![to], both, span };
         run.supervisor(Fact::Injecting { no, fault: Box::new(fault) });
         let effect = |at: &Option<Time>| Effect {
             process: p(0),

@@ -117,7 +117,8 @@ fn disturbances(history: &History<'_>, (from, to): (ClusterId, ClusterId)) -> Ve
     all.extend(paused_since.map(|begin| (begin, Time::NEVER)));
     for &(_, fault, at, _) in &supervision.injected {
         let disturbs = match *fault {
-            Fault::Link { from, to, .. } | Fault::Partition { from, to, .. } => is_between(from, to),
+            Fault::Link { from, to, .. } => is_between(from, to),
+            Fault::Partition { .. } => fault.cuts().into_iter().any(|(from, to)| is_between(from, to)),
             _ => fault.pauses().is_some_and(|it| cluster_of(it).is_some()),
         };
         if disturbs {
@@ -286,7 +287,7 @@ mod tests {
             (slow(there, here, long), false),
             (slow(here, here, long), true),
             (slow(here, there, Some(Span::from_secs(5))), true),
-            (Fault::Partition { from: there, to: here, both: false, span }, false),
+            (Fault::Partition { from: there, to: vec![here], both: false, span }, false),
             (Fault::pause(p(2), span), false),
         ] {
             let run = Relinked::new(minute, |run| inject(run, fault.clone()));

@@ -83,6 +83,9 @@ pub(crate) struct CheckArguments {
     /// Expect this level of consistency [default: the strongest of the model]
     #[arg(long, value_name = "LEVEL", requires = "history")]
     pub(crate) level: Option<String>,
+    /// Also write the results to FILE as JUnit XML: a case for each expectation, and for each property that was exercised
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dry_run", "history"])]
+    pub(crate) junit: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
 }

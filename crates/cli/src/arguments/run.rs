@@ -52,6 +52,9 @@ pub(crate) struct RunArguments {
     /// Write the record to DIR instead of a new directory in `faultline-runs`
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// Also write the results to FILE as JUnit XML: a case for each expectation, and for each property that was exercised
+    #[arg(long, value_name = "FILE")]
+    pub(crate) junit: Option<PathBuf>,
     /// Also record the inputs of each process, for `faultline replay`
     ///
     /// Not supported on Kubernetes.

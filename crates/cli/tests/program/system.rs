@@ -373,7 +373,7 @@ fn all_mistakes_of_a_file_are_reported_at_once() {
     let place = TestDirectory::new();
     let fields = r#"command: [redis-server, --bind, '{{ host_ip }}']
       probe: { up: { by: b, tcp: '{{ host }}:6399' } }"#;
-    let faults = "{ at: 2s, partition: { reported: leader, for: 5s } }, { at: 5, kill: a-0 }";
+    let faults = "{ at: 2s, loseRack: { reported: leader } }, { at: 5, kill: a-0 }";
     place.write(
         "typo.yaml",
         format!("{}  expect: [{{ probe: up, recoverWithin: 5s }}]\n", system(fields, faults)),
@@ -391,6 +391,159 @@ fn all_mistakes_of_a_file_are_reported_at_once() {
         assert!(says(message).eval(&text), "{message}: {text}");
     }
     assert!(!says("there is no probe").eval(&text) && !says("has no assertion").eval(&text), "{text}");
+}
+
+/// A job of two ranks that log each step with a digest, and continue after a crash where they stopped. `WRONG` lets rank 1
+/// compute something else from step 8, and begin again after a crash.
+fn training(wrong: bool, expect: &str) -> String {
+    let fields = r#"command:
+        - sh
+        - -c
+        - |
+          step=$(cat "{{ data }}/step" 2> /dev/null || echo 0)
+          while :; do
+            step=$((step + 1))
+            digest=$((step * 7))
+            if [ "$WRONG" = {{ node }} ] && [ $step -ge 8 ]; then digest=$((step * 9)); fi
+            echo some text; echo "committed {\"step\": $step, \"digest\": \"d$digest\"}"
+            [ "$WRONG" = {{ node }} ] || echo $step > "{{ data }}/step"
+            sleep 0.1
+          done
+      env: { WRONG: "WHICH" }
+      watch:
+        committed: '"step": (?<step>\d+), "digest": "(?<digest>\w+)"'
+        panic: panicked|Traceback
+      ends: { after: 6s }
+      in: { b: { command: [sleep, '600'] } }"#;
+    let fields = fields.replace("WHICH", if wrong { "1" } else { "none" });
+    let text = system(&fields, "{ at: 2s, crash: { cluster: a, node: 1 } }");
+    format!("{text}  expect: [{expect}]\n")
+}
+
+#[test]
+fn what_programs_log_is_compared_with_what_the_file_expects() {
+    let place = TestDirectory::new();
+    let expect = "{ watch: committed, same: digest, for: step }, { watch: committed, increases: step }, \
+                  { watch: panic, atMost: 0 }, { watch: committed, atLeast: 10 }, \
+                  { watch: committed, recoveredWithin: 3s }, { watch: committed, longestGap: 2s }, \
+                  { watch: committed, increases: step, per: life }, { watch: panic, atLeast: 1 }";
+    let met = |json: &Value, number: usize| json["expectations"][number]["met"].as_str().unwrap().to_owned();
+    let (json, code) = place.run("own.yaml", "local", &training(false, expect), "run");
+    for number in [0, 1, 2, 3, 6] {
+        assert_eq!(met(&json, number), "yes", "{json}");
+    }
+    // A busy machine may be slow.
+    for number in [4, 5] {
+        assert!(["yes", "unknown"].contains(&&*met(&json, number)), "{json}");
+    }
+    assert_eq!((&*met(&json, 7), code), ("no", Some(1)), "{json}");
+    let lines = facts(&place, "logged");
+    assert!(lines.len() > 20 && lines.iter().all(|it| it["groups"]["digest"].is_string()), "{lines:?}");
+
+    let (json, code) = place.run("own.yaml", "local", &training(true, expect), "wrong");
+    assert_eq!(
+        ([0, 1, 6].map(|it| met(&json, it)), code),
+        (["no", "no", "yes"].map(Into::into), Some(1)),
+        "{json}"
+    );
+    let cited = &json["expectations"][0]["lines"];
+    assert!(cited[0]["line"] != cited[1]["line"] && cited[0]["node"] != cited[1]["node"], "{cited}");
+    let cited = &json["expectations"][1]["lines"];
+    assert_eq!((&cited[0]["life"], &cited[1]["life"]), (&1.into(), &2.into()), "{cited}");
+    // The cited position is that of the line in the log.
+    for it in cited.as_array().unwrap() {
+        let log = fs::read_to_string(place.path("wrong").join(it["log"].as_str().unwrap())).unwrap();
+        let number = it["logLine"].as_u64().unwrap() as usize;
+        assert_eq!(log.lines().nth(number - 1), it["line"].as_str(), "{it}");
+    }
+    let reasons = json["reasons"].to_string();
+    assert!(reasons.contains("different digest for") && reasons.contains("logs/a-1-1.log:"), "{reasons}");
+    assert!(reasons.contains("the last fault before: fault 0 at 2.0"), "{reasons}");
+    let said = says("that do not increase it").and(says("in life 2 at"));
+    place.faultline(["explain", "wrong"]).assert().code(0).stdout(said);
+    let checked = place.faultline(["check", "wrong"]).assert().code(1);
+    checked.stdout(says("expected the same digest in all lines of committed with the same step"));
+}
+
+#[test]
+fn results_are_written_as_junit_xml() {
+    let place = TestDirectory::new();
+    let fields = r#"command: [sh, -c, 'printf "a <b> \"c\" & d\n"; exec sleep 600']
+      watch: { x: a, y: never }
+      ends: { after: 1s }"#;
+    let expect = "{ watch: x, atMost: 0 }, { watch: x, atLeast: 1 }, { watch: y, longestGap: 9s }";
+    place.write("own.yaml", system(fields, "") + &format!("  expect: [{expect}]\n"));
+    let run = ["run", "own.yaml", "--out", "run", "--junit", "run.xml", "-q"];
+    place.faultline(run).assert().code(1);
+    place.faultline(["check", "run", "--junit", "check.xml", "-q"]).assert().code(1);
+    let read = |name: &str| fs::read_to_string(place.path(name)).unwrap();
+    assert_eq!(read("run.xml"), read("check.xml"));
+    // Another program reads it.
+    let script = "import sys, xml.etree.ElementTree as it\n\
+                  for suite in it.parse(sys.argv[1]).getroot():\n\
+                  \x20 print(suite.get('name'), len(suite) == int(suite.get('tests')))\n\
+                  \x20 for case in suite: print(case.get('classname'), case.get('name'), *[(x.tag, x.text) for x in case])\n";
+    place.write("read.py", script);
+    let mut python = std::process::Command::new("python3");
+    let output = python.args(["read.py", "run.xml"]).current_dir(place.dir()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.starts_with("own (seed 0) True\n"), "{text}");
+    let line =
+        |name: &str| text.lines().find(|it| it.contains(name)).unwrap_or_else(|| panic!("{name}: {text}"));
+    let failed = line("own.expectation no line of x ");
+    assert!(failed.contains("('failure', ") && failed.contains(r#"a <b> "c" & d"#), "{failed}");
+    assert!(line("own.expectation at least 1 line of x").ends_with("of x"), "{text}");
+    assert!(
+        line("own.expectation no more than 9.00 s").contains("('error', 'no line matched the watch;"),
+        "{text}"
+    );
+    assert!(line("own.property recordComplete: ").contains("own.property"), "{text}");
+    assert!(line("own.property expected: ").contains("('failure', 'expected no line of x"), "{text}");
+    assert!(!text.contains("noLoss"), "{text}");
+    place
+        .faultline(["run", "own.yaml", "--junit", "missing/run.xml"])
+        .assert()
+        .code(2)
+        .stderr(says("--junit"));
+}
+
+#[test]
+fn lines_that_come_too_often_leave_expectations_open_unless_they_are_violated() {
+    let place = TestDirectory::new();
+    let fields = r#"command: [sh, -c, 'for i in $(seq 500); do echo step $i; done; sleep 2; echo step 7; exec sleep 600']
+      watch: { step: '^step (?<step>\d+)' }
+      ends: { after: 4s }
+      in: { b: { command: [sleep, '600'] } }"#;
+    let expect = "{ watch: step, same: step, for: step }, { watch: step, atMost: 9999 }, { watch: step, increases: step }";
+    let (json, _) =
+        place.run("own.yaml", "local", &(system(fields, "") + &format!("  expect: [{expect}]\n")), "run");
+    let met = |number: usize| json["expectations"][number]["met"].as_str().unwrap();
+    assert_eq!([met(0), met(1), met(2)], ["unknown", "unknown", "no"], "{json}");
+    assert!(json["reasons"].to_string().contains("more than 100 per second"), "{json}");
+    assert_eq!(facts(&place, "linesLeftOut").len(), 2);
+}
+
+#[test]
+fn mistakes_in_expectations_of_what_programs_log_are_refused() {
+    let place = TestDirectory::new();
+    for (expect, message) in [
+        ("{ watch: comitted, atMost: 0 }", "there is no watch `comitted`"),
+        ("{ watch: committed, same: digst, for: step }", "the watch `committed` has no group `digst`"),
+        ("{ watch: panic, increases: step }", "name a group of its regular expression: `(?<step>"),
+        ("{ watch: committed, same: digest, for: stp }", "has no group `stp`"),
+        ("{ watch: committed, atMost: 1, for: step }", "`for` belongs to `same`"),
+        ("{ watch: committed, atMost: 1, per: run }", "`per` has no effect"),
+        ("{ watch: committed, longestGap: 1s, per: life }", "write `per: node` or `per: run`"),
+        ("{ watch: committed }", "the expectation has no assertion"),
+        ("{ watch: committed, availability: 0.5 }", "this assertion is not about the lines of a watch"),
+        ("{ longestGap: 1s }", "`longestGap` needs a watch"),
+        ("{ atLeast: 1 }", "`atLeast` limits nothing here"),
+        ("{ watch: committed, atLeast: 0 }", "write a larger number"),
+        ("{ watch: committed, atLeast: 1, atMost: 3 }", "two assertions"),
+    ] {
+        place.write("bad.yaml", training(false, expect));
+        place.faultline(["validate", "bad.yaml"]).assert().code(2).stderr(says(message));
+    }
 }
 
 #[test]
@@ -616,6 +769,64 @@ fn in_network_namespaces_a_partition_drops_packets_and_addresses_stay() {
     let address = output.lines().find_map(|it| it.strip_prefix("b is ")).unwrap();
     assert!(output.contains(&format!("asked by {address}\n")), "{output}");
     assert_eq!(place.processes(), [] as [String; 0]);
+}
+
+#[test]
+fn an_isolated_cluster_is_cut_off_from_all_others_but_those_that_are_excepted() {
+    let place = TestDirectory::new();
+    let fields = r#"command: [python3, -c, 'import socketserver as it, sys; print("I lead", flush=True) if sys.argv[2] == "c-0" else None; it.TCPServer((sys.argv[1], 8080), it.BaseRequestHandler).serve_forever()', '{{ bind }}', '{{ name }}']
+      ready: { tcp: '{{ bind }}:8080' }
+      watch: { leader: ^I lead }
+      probes:
+        site: { by: b, every: 100ms, timeout: 300ms, tcp: '{{ nodes[3].host }}:8080' }
+        client: { by: clients, every: 100ms, timeout: 300ms, tcp: '{{ nodes[3].host }}:8080' }
+      ends: { after: 8s }"#;
+    let faults = "{ at: 1s, partition: { isolate: c, except: [clients], for: 2s } }, \
+                  { at: 4s, partition: { reported: leader, for: 2s } }";
+    let text = system(fields, faults).replace(
+        "{ name: b, nodes: 1 }]",
+        "{ name: b, nodes: 1 }, { name: c, nodes: 1 }, { name: clients, nodes: 1 }]",
+    );
+    for (partition, message) in [
+        ("{ isolate: c, from: a, for: 2s }", "`isolate` cannot be combined with `from`"),
+        ("{ isolate: c, except: [c], for: 2s }", "`c` is the isolated cluster"),
+        ("{ isolate: c, except: [a, b, clients], for: 2s }", "cut off from no other"),
+        ("{ isolate: d, for: 2s }", "there is no cluster `d`"),
+        ("{ from: a, to: b, except: [c], for: 2s }", "`except` belongs to an isolated cluster"),
+        ("{ isolate: c }", "add `for`"),
+        ("{ reported: lead, for: 2s }", "there is no watch `lead`"),
+    ] {
+        place.write("bad.yaml", text.replacen("{ isolate: c, except: [clients], for: 2s }", partition, 1));
+        place.faultline(["validate", "bad.yaml"]).assert().code(2).stderr(says(message));
+    }
+    place.write("own.yaml", &text);
+    place.faultline(["plan", "own.yaml"]).assert().code(0).stdout(
+        says("c is cut off from a, b for 2.00 s")
+            .and(says("the cluster of the node that last logged leader")),
+    );
+    if !supports_traffic_control(&place) {
+        return;
+    }
+    let text = text + "  expect: [{ probe: site, recoveredWithin: 5s }]\n";
+    place.write("own.yaml", text);
+    let run = ["run", "own.yaml", "--links", "tc", "--out", "run", "--format", "json"];
+    let output = place.faultline(run).assert().code(predicate::ne(2)).code(predicate::ne(1));
+    let json: Value = serde_json::from_slice(&output.get_output().stdout).unwrap();
+    let probed = facts(&place, "probeSucceeded");
+    let succeeds_within = |probe: &str, from: f64, to: f64| {
+        let seconds = |it: &Value| it["time_ns"].as_i64().unwrap() as f64 / 1e9;
+        probed.iter().any(|it| it["probe"] == probe && (from..to).contains(&seconds(it)))
+    };
+    assert!(succeeds_within("site", 0.0, 1.0) && succeeds_within("site", 3.1, 4.0), "{probed:?}");
+    assert!(!succeeds_within("site", 1.3, 3.0) && !succeeds_within("site", 4.3, 6.0), "{probed:?}");
+    assert!(succeeds_within("client", 1.5, 3.0), "the clients are excepted: {probed:?}");
+    assert!(!succeeds_within("client", 4.4, 6.0), "the leader is cut off from the clients, too: {probed:?}");
+    // One entry, one row, one recovery of each probe.
+    let faults = json["faults"].as_array().unwrap();
+    assert!(faults.len() == 2 && faults.iter().all(|it| it["state"] == "effective"), "{json}");
+    assert_eq!(faults[1]["what"], "c is cut off from a, b, clients for 2.00 s (last to log leader)");
+    assert_eq!(json["probeRecoveries"].as_array().unwrap().len(), 4, "{json}");
+    place.faultline(["check", "run"]).assert().code(predicate::ne(2)).stdout(contains("contradict").not());
 }
 
 /// A program that logs what it sends and delivers. If `BAD` is set, it loses a message.
@@ -876,7 +1087,7 @@ fn output_is_merged_by_whole_lines_and_shortened_between_lines() {
     let fields = format!("command: [python3, -c, {writes:?}]\n      logs: 8KiB\n      ends: {{ after: 2s }}");
     place.run("own.yaml", "local", &system(&fields, ""), "run");
     let log = log(&place, "a-0-1.log");
-    assert!(log.len() < 9_000 && log.contains("bytes are omitted]"), "{log}");
+    assert!(log.len() < 9_000 && log.contains("bytes are omitted, up to line "), "{log}");
     let is_whole = |it: &str| {
         let number = it.strip_prefix("one line ").or(it.strip_prefix("error "));
         number.is_some_and(|it| it.parse::<u32>().is_ok())

@@ -141,12 +141,11 @@ fn partition(federation: &mut Federation) {
     for other in ["cluster-0", "cluster-1"] {
         federation.spec.faults.push(FaultSpec {
             at: Some(Duration(Span::from_secs(CUT.start))),
-            partition: Some(Partition {
-                from: "cluster-2".into(),
-                to: other.into(),
-                one_way: false,
-                span: Some(Duration(Span::from_secs(CUT.end - CUT.start))),
-            }),
+            partition: Some(Partition::between(
+                "cluster-2",
+                other,
+                Some(Duration(Span::from_secs(CUT.end - CUT.start))),
+            )),
             ..FaultSpec::default()
         });
     }

@@ -296,7 +296,8 @@ impl<'a> Faults<'a> {
                 let from = self.cluster(chance);
                 let to = self.other(chance, &from);
                 let (one_way, span) = (chance.percent(50), Some(brief(chance)));
-                FaultSpec { partition: Some(Partition { from, to, one_way, span }), ..FaultSpec::default() }
+                let partition = Partition { one_way, ..Partition::between(from, to, span) };
+                FaultSpec { partition: Some(partition), ..FaultSpec::default() }
             }
             Kind::Link => {
                 let (from, to) = (self.cluster(chance), self.cluster(chance));

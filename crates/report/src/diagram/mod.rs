@@ -8,7 +8,7 @@ pub(crate) mod thumbnail;
 
 use std::collections::BTreeMap;
 
-use faultline_core::{Fact, Fault, Position, ProcessId, StorageFate, Time};
+use faultline_core::{Fact, Position, ProcessId, StorageFate, Time};
 use faultline_trace::describe::describe;
 use faultline_trace::duration::lasted;
 use faultline_trace::fault::describe_fault;
@@ -250,10 +250,9 @@ impl Diagram {
             Some(FlippedBit { lane, at: micros(at), text: format!("{no}: {} {text}", lanes[lane]) })
         });
         let cuts = timeline.injections.iter().flat_map(|it| {
-            let Fault::Partition { from, to, both, .. } = it.fault else { return Vec::new() };
             let period = (micros(it.at), micros(it.fault.until(it.at)));
-            let ends = [(from, to), (to, from)].into_iter().take(1 + usize::from(both));
-            ends.map(|(from, to)| (from.index(), to.index(), period.0, period.1)).collect()
+            let cuts = it.fault.cuts().into_iter();
+            cuts.map(move |(from, to)| (from.index(), to.index(), period.0, period.1))
         });
         Diagram {
             begin: first,

@@ -2,9 +2,12 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use faultline_core::observation::{MOST_SAID_BY_CHECK, MOST_SAID_BY_PROBE};
+use faultline_core::observation::{
+    MOST_GROUPS, MOST_OF_GROUP, MOST_OF_GROUP_NAME, MOST_SAID_BY_CHECK, MOST_SAID_BY_PROBE,
+};
 use faultline_core::{CheckNo, Ending, Observation, ProbeNo, WatchNo};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
@@ -195,9 +198,14 @@ impl Rules {
             Told::NotReady(text) => text.len() <= LONGEST_TEXT,
             Told::Output(bytes) => bytes.len() <= PIECE,
             Told::Observed(Observation::Ready) => true,
-            Told::Observed(Observation::Logged { watch, line }) => {
-                self.watches.contains(watch) && line.len() < MOST_QUOTED + 4
+            Told::Observed(Observation::Logged { watch, line, groups, .. }) => {
+                let is_short = |(name, value): (&Arc<str>, &Arc<str>)| {
+                    name.len() <= MOST_OF_GROUP_NAME && value.len() <= MOST_OF_GROUP
+                };
+                let are_few = groups.len() <= MOST_GROUPS && groups.iter().all(is_short);
+                self.watches.contains(watch) && line.len() < MOST_QUOTED + 4 && are_few
             }
+            Told::Observed(Observation::LeftOut { watch }) => self.watches.contains(watch),
             Told::Observed(Observation::Probed { probe, sample, ending, said, .. }) => {
                 let next = self.probes.iter_mut().find(|it| it.0 == *probe).map(|it| &mut it.1);
                 let is_next =
@@ -248,8 +256,11 @@ mod tests {
                 said: "".into(),
             })
         };
-        let logged =
-            |no, line: &str| Told::Observed(Observation::Logged { watch: WatchNo(no), line: line.into() });
+        let with = |no, line: &str, groups: &[(&str, &str)]| {
+            let groups = groups.iter().map(|it| (it.0.into(), it.1.into())).collect();
+            Told::Observed(Observation::Logged { watch: WatchNo(no), line: line.into(), log_line: 1, groups })
+        };
+        let logged = |no, line: &str| with(no, line, &[]);
         let long = "a".repeat(LONGEST_TEXT + 1);
         let failed = |text: &str| {
             Told::Observed(Observation::Exited { ending: Ending::Failed(text.into()), said: "".into() })
@@ -265,6 +276,8 @@ mod tests {
             probed(1, 1),
             logged(1, "a"),
             logged(2, &long),
+            with(2, "a", &[("a", &long)]),
+            Told::Observed(Observation::LeftOut { watch: WatchNo(1) }),
             failed(&long),
             Told::Observed(checked),
             Told::NotReady(long.clone()),

@@ -1,13 +1,16 @@
 //! The output of a command: a file of limited size, and the lines that match watches.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anstream::adapter::strip_str;
-use faultline_core::WatchNo;
-use faultline_core::observation::MOST_SAID_BY_PROBE;
+use faultline_core::observation::{MOST_OF_GROUP, MOST_SAID_BY_PROBE};
+use faultline_core::{Observation, WatchNo};
 use regex::Regex;
 
 /// The maximum number of bytes of output in one message.
@@ -31,18 +34,25 @@ pub(super) struct Log {
     head: Option<u64>,
     /// Number of bytes that were removed.
     omitted: u64,
+    /// Number of ends of lines that were written.
+    lines: usize,
+}
+
+fn ends_of_lines(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|it| **it == b'\n').count()
 }
 
 impl Log {
     pub(super) fn create(path: &Path, most: u64) -> io::Result<Log> {
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
         let file = File::options().create(true).truncate(true).read(true).write(true).open(path)?;
-        Ok(Log { path: path.to_owned(), file, most, len: 0, head: None, omitted: 0 })
+        Ok(Log { path: path.to_owned(), file, most, len: 0, head: None, omitted: 0, lines: 0 })
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all(bytes)?;
         self.len += bytes.len() as u64;
+        self.lines += ends_of_lines(bytes);
         if self.len > self.most { self.shorten() } else { Ok(()) }
     }
 
@@ -63,7 +73,8 @@ impl Log {
         self.head = Some(head.len() as u64);
         self.omitted += self.len - (head.len() + tail.len()) as u64;
         let start = if head.last().is_none_or(is_end) { "" } else { "\n" };
-        let mark = format!("{start}[about {} bytes are omitted]\n", self.omitted);
+        let upto = self.lines - ends_of_lines(&tail);
+        let mark = format!("{start}[about {} bytes are omitted, up to line {upto}]\n", self.omitted);
         let beside = self.path.with_extension("new");
         let mut file = File::options().create(true).truncate(true).read(true).write(true).open(&beside)?;
         let parts = [&head[..], mark.as_bytes(), &tail];
@@ -94,6 +105,8 @@ pub(super) struct Merged {
     unfinished: Option<usize>,
     /// The last line that is not blank.
     last_line: String,
+    /// The number of ends of lines that were passed on.
+    lines: usize,
 }
 
 impl Merged {
@@ -118,7 +131,15 @@ impl Merged {
     /// Returns whole lines of Faultline's own, between those of the command.
     pub(super) fn note(&mut self, text: &str) -> Vec<u8> {
         let start = if self.unfinished.take().is_some() { "\n" } else { "" };
-        format!("{start}{text}\n").into_bytes()
+        let note = format!("{start}{text}\n").into_bytes();
+        self.lines += ends_of_lines(&note);
+        note
+    }
+
+    /// Returns the number that the next line of a stream has in the log, from 1.
+    pub(super) fn next_line(&self, stream: usize) -> u32 {
+        let is_after_another = self.unfinished.is_some_and(|it| it != stream);
+        u32::try_from(self.lines + 1 + usize::from(is_after_another)).unwrap_or(u32::MAX)
     }
 
     /// Returns the last line that is not blank, shortened.
@@ -138,6 +159,7 @@ impl Merged {
         if self.unfinished.is_some_and(|it| it != stream) {
             bytes.insert(0, b'\n');
         }
+        self.lines += ends_of_lines(&bytes);
         self.unfinished = is_unfinished.then_some(stream);
         bytes
     }
@@ -178,23 +200,25 @@ impl<'a> Lines<'a> {
         Lines { watches, open: Vec::new(), matches }
     }
 
-    /// Handles output, and passes each match to `found`.
-    pub(super) fn push(&mut self, bytes: &[u8], mut found: impl FnMut(WatchNo, String)) {
+    /// Handles output, and passes what it shows to `found`. `log_line` is the number that the line in which the output
+    /// begins has in the log.
+    pub(super) fn push(&mut self, bytes: &[u8], mut log_line: u32, mut found: impl FnMut(Observation)) {
         if self.watches.is_empty() {
             return;
         }
         let mut rest = bytes;
         while let Some(end) = rest.iter().position(|it| matches!(it, b'\n' | b'\r')) {
             self.keep(&rest[..end]);
-            self.end(&mut found);
+            self.end(log_line, &mut found);
+            log_line = log_line.saturating_add(u32::from(rest[end] == b'\n'));
             rest = &rest[end + 1..];
         }
         self.keep(rest);
     }
 
     /// Handles the end of the stream.
-    pub(super) fn finish(&mut self, mut found: impl FnMut(WatchNo, String)) {
-        self.end(&mut found);
+    pub(super) fn finish(&mut self, log_line: u32, mut found: impl FnMut(Observation)) {
+        self.end(log_line, &mut found);
     }
 
     /// Escapes take room, so more than the longest line is kept.
@@ -204,16 +228,17 @@ impl<'a> Lines<'a> {
     }
 
     /// Handles the end of a line. Between CR and LF, there is none.
-    fn end(&mut self, found: &mut impl FnMut(WatchNo, String)) {
+    fn end(&mut self, log_line: u32, found: &mut impl FnMut(Observation)) {
         if self.open.is_empty() {
             return;
         }
         let line = plain(&std::mem::take(&mut self.open));
-        self.matched(beginning(&line, LONGEST_LINE), found);
+        self.matched(beginning(&line, LONGEST_LINE), log_line, found);
     }
 
-    fn matched(&mut self, line: &str, found: &mut impl FnMut(WatchNo, String)) {
-        for ((no, pattern), (second, count)) in self.watches.iter().zip(&mut self.matches) {
+    fn matched(&mut self, line: &str, log_line: u32, found: &mut impl FnMut(Observation)) {
+        for ((watch, pattern), (second, count)) in self.watches.iter().zip(&mut self.matches) {
+            let watch = *watch;
             if !pattern.is_match(line) {
                 continue;
             }
@@ -223,10 +248,32 @@ impl<'a> Lines<'a> {
             *count += 1;
             if *count <= MOST_PER_SECOND {
                 let end = line.char_indices().map(|it| it.0).find(|it| *it >= MOST_QUOTED);
-                found(*no, line[..end.unwrap_or(line.len())].to_owned());
+                let quoted = line[..end.unwrap_or(line.len())].into();
+                found(Observation::Logged { watch, line: quoted, log_line, groups: groups(pattern, line) });
+            } else if *count == MOST_PER_SECOND + 1 {
+                found(Observation::LeftOut { watch });
             }
         }
     }
+}
+
+/// Returns what the named groups of a watch match in a line.
+fn groups(pattern: &Regex, line: &str) -> BTreeMap<Arc<str>, Arc<str>> {
+    let names = || pattern.capture_names().flatten();
+    let captures = names().next().and_then(|_| pattern.captures(line));
+    let Some(captures) = captures else { return BTreeMap::new() };
+    names().filter_map(|it| Some((it.into(), value(captures.name(it)?.as_str()).into()))).collect()
+}
+
+/// Returns a value of a group, whose length is limited. Two values are equal only if the whole values are.
+fn value(whole: &str) -> String {
+    if whole.len() <= MOST_OF_GROUP {
+        return whole.to_owned();
+    }
+    let mut hash = DefaultHasher::new();
+    whole.hash(&mut hash);
+    let hash = format!("~{:016x}", hash.finish());
+    format!("{}{hash}", beginning(whole, MOST_OF_GROUP - hash.len()))
 }
 
 #[cfg(test)]
@@ -245,10 +292,16 @@ mod tests {
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.len() < 4_100, "{}", text.len());
         assert!(text.starts_with("line 0\nline 1\n") && text.ends_with("line 9998\nline 9999\n"), "{text}");
-        assert!(text.contains(" bytes are omitted]"));
+        assert!(text.contains(" bytes are omitted, up to line "));
         let whole = |it: &str| it.strip_prefix("line ").is_some_and(|it| it.parse::<u32>().is_ok());
         let other: Vec<_> = text.lines().filter(|it| !whole(it)).collect();
-        assert!(matches!(other[..], [mark] if mark.starts_with("[about ")), "{other:?}");
+        let [mark] = other[..] else { panic!("{other:?}") };
+        // Its first line is line 0.
+        let next = text.lines().skip_while(|it| *it != mark).nth(1).unwrap().replace("line ", "");
+        assert!(
+            mark.starts_with("[about ") && mark.ends_with(&format!(", up to line {next}]")),
+            "{mark}: {next}"
+        );
     }
 
     #[test]
@@ -293,8 +346,12 @@ mod tests {
         let watches = [(WatchNo(0), Regex::new(pattern).unwrap())];
         let mut lines = Lines::new(&watches);
         let mut found = Vec::new();
-        parts.iter().for_each(|it| lines.push(it, |_, line| found.push(line)));
-        lines.finish(|_, line| found.push(line));
+        let mut note = |it| match it {
+            Observation::Logged { line, .. } => found.push(line.to_string()),
+            _ => found.push("left out".to_owned()),
+        };
+        parts.iter().for_each(|it| lines.push(it, 1, &mut note));
+        lines.finish(1, note);
         found
     }
 
@@ -303,7 +360,49 @@ mod tests {
         let parts = [&b"not yet\nbeca"[..], b"me leader at term 2\nx became leader\n"];
         assert_eq!(found("^became leader", &parts), ["became leader at term 2"]);
         let many = vec![&b"became leader\n"[..]; 1_000];
-        assert!(found("^became leader", &many).len() <= 2 * MOST_PER_SECOND as usize);
+        let found = found("^became leader", &many);
+        assert!(found.len() <= 2 * (MOST_PER_SECOND as usize + 1));
+        assert_eq!(found[MOST_PER_SECOND as usize], "left out");
+    }
+
+    #[test]
+    fn named_groups_are_kept_and_two_long_values_remain_different() {
+        let of = |line: &str| groups(&Regex::new(r"step (?<step>\d+)( by (?<by>\S+))?").unwrap(), line);
+        let one = |name: &str, value: &str| (Arc::from(name), Arc::from(value));
+        assert_eq!(of("step 12 by a"), [one("step", "12"), one("by", "a")].into());
+        assert_eq!(of("step 12"), [one("step", "12")].into());
+        let long = |end: &str| value(&format!("{}{end}", "é".repeat(40)));
+        assert_eq!((long("a"), long("a").len() <= MOST_OF_GROUP), (long("a"), true));
+        assert_ne!(long("a"), long("b"));
+        assert!(long("a").starts_with("ééé"));
+    }
+
+    #[test]
+    fn the_position_of_a_line_in_the_log_is_known() {
+        let watches = [(WatchNo(0), Regex::new("x").unwrap())];
+        let (mut lines, mut merged) = ([Lines::new(&watches), Lines::new(&watches)], Merged::default());
+        let (mut log, mut found) = (Vec::new(), Vec::new());
+        let mut note = |it| match it {
+            Observation::Logged { line, log_line, .. } => found.push((log_line as usize, line)),
+            _ => unreachable!("there are few lines"),
+        };
+        for (stream, bytes) in [(0, "a\nx1\n"), (1, "x2\nx"), (0, "b\nx3"), (1, "4\n"), (0, "\n")] {
+            lines[stream].push(bytes.as_bytes(), merged.next_line(stream), &mut note);
+            log.extend(merged.add(stream, bytes.as_bytes()));
+        }
+        log.extend(merged.note("a note"));
+        lines[1].push(b"x5", merged.next_line(1), &mut note);
+        log.extend(merged.add(1, b"x5"));
+        log.extend(merged.flush(1));
+        lines[0].push(b"x6\n", merged.next_line(0), &mut note);
+        log.extend(merged.add(0, b"x6\n"));
+        lines[1].finish(merged.next_line(1), &mut note);
+        let log = String::from_utf8(log).unwrap();
+        let log: Vec<&str> = log.lines().collect();
+        for (number, line) in &found[..found.len() - 1] {
+            assert_eq!(log[number - 1], &**line, "{log:?}");
+        }
+        assert_eq!(found.len(), 6);
     }
 
     #[test]

@@ -315,15 +315,15 @@ impl Shared {
                 },
             };
             let mut found = Vec::new();
-            let mut note = |watch, line: String| found.push(Observation::Logged { watch, line: line.into() });
+            let log_line = self.output.borrow().next_line(stream);
             let read = read.unwrap_or_default();
             let bytes = match read {
                 0 => {
-                    lines.finish(&mut note);
+                    lines.finish(log_line, |it| found.push(it));
                     self.output.borrow_mut().flush(stream)
                 }
                 _ => {
-                    lines.push(&buffer[..read], &mut note);
+                    lines.push(&buffer[..read], log_line, |it| found.push(it));
                     self.output.borrow_mut().add(stream, &buffer[..read])
                 }
             };

@@ -765,7 +765,7 @@ fn slowed(millis: u64, no: u32) -> Order {
 
 #[test]
 fn a_link_is_healed_when_the_last_partition_ends() {
-    let partition = |from, to, both, span| Fault::Partition { from, to, both, span: Span(span) };
+    let partition = |from, to, both, span| Fault::Partition { from, to: vec![to], both, span: Span(span) };
     let cut = |from, to, cut| Order::Cut { from, to, cut };
     let mut driver = TestDriver::begun(vec![
         (at(10), partition(C0, C1, true, 50)),

@@ -101,7 +101,12 @@ impl TestDriver {
 
     /// Reports a line for a watch, at which the process is halted.
     fn log(&mut self, at: u64, process: ProcessId, watch: u16) {
-        let line = Observation::Logged { watch: WatchNo(watch), line: "a line".into() };
+        let line = Observation::Logged {
+            watch: WatchNo(watch),
+            line: "a line".into(),
+            log_line: 0,
+            groups: [].into(),
+        };
         let fact = Fact::Observed(Box::new(line));
         self.report(at, Report::Fact { process, life: FIRST, fact, halted: true });
     }
@@ -349,7 +354,8 @@ fn checks_wait_for_the_end_of_faults_that_last() {
     let [first, last] = NODES;
     let clusters = [ClusterId(0), ClusterId(1)];
     let pause = Fault::Impair { process: first, how: Impairment::Paused, span: Some(Span(500)) };
-    let partition = Fault::Partition { from: clusters[0], to: clusters[1], both: true, span: Span(500) };
+    let partition =
+        Fault::Partition { from: clusters[0], to: vec![clusters[1]], both: true, span: Span(500) };
     let cut_for_ever = Fault::Link { from: clusters[0], to: clusters[1], properties: None, span: None };
     for (fault, ends_at) in [(pause, 1_300), (partition, 1_300), (cut_for_ever, 1_000)] {
         let name = format!("{fault:?}");

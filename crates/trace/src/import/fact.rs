@@ -76,10 +76,14 @@ fn observation(kind: FactKind, run: &RunLine, from: &mut Fields<'_>) -> Read<Obs
     let system = run.system.as_ref();
     Ok(match kind {
         FactKind::Ready => Observation::Ready,
-        FactKind::Logged => {
+        FactKind::Logged | FactKind::LinesLeftOut => {
             let watches = system.iter().flat_map(|it| &it.watches).map(String::as_str);
             let watch = WatchNo(numbered("watch", watches, from)?);
-            Observation::Logged { watch, line: crate::printable(&from.text("line")?).into() }
+            if kind == FactKind::LinesLeftOut {
+                return Ok(Observation::LeftOut { watch });
+            }
+            let (line, log_line) = (crate::printable(&from.text("line")?).into(), from.or_zero("log_line")?);
+            Observation::Logged { watch, line, log_line, groups: from.optional_value("groups")? }
         }
         FactKind::Exited => Observation::Exited { ending: ending(from)?, said: said(from)? },
         FactKind::Checked => {

@@ -357,6 +357,15 @@ impl<'a> Fields<'a> {
         })
     }
 
+    /// Works like [`Fields::value`], but returns the default if the column is absent.
+    pub(super) fn optional_value<T: DeserializeOwned + Default>(
+        &mut self,
+        column: &str,
+    ) -> Result<T, ImportError> {
+        let is_there = self.columns.get(column).is_some_and(|it| !it.is_null());
+        if is_there { self.value(column) } else { Ok(T::default()) }
+    }
+
     /// Returns the error about a column with this text, which is not one of those `expected`.
     pub(super) fn not_one_of(&self, column: &str, found: &str, expected: &str) -> ImportError {
         wrong(column, &found.into(), &format!("one of {expected}"))
