@@ -625,7 +625,7 @@ impl Measuring<'_, '_> {
         Ok(figure)
     }
 
-    /// Returns the longest of these recoveries from so many faults. `not_working` is the reason why another recovery is
+    /// Returns the longest of these recoveries from this many faults. `not_working` is the reason why another recovery is
     /// unknown.
     fn recoveries(
         &self,

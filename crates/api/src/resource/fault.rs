@@ -272,11 +272,14 @@ pub struct Partition {
     pub span: Option<Duration>,
 }
 
+/// Maximum number of clusters from which an isolated cluster is not cut off.
+pub(crate) const MAX_EXCEPT: usize = 32;
+
 fn not_cut_off(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
         "description": "The clusters from which an isolated cluster is not cut off, such as that of the clients.",
-        "maxItems": 32,
+        "maxItems": MAX_EXCEPT,
         "items": { "type": "string", "maxLength": 40, "description": "The name of a cluster." },
     })
 }

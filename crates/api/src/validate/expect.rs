@@ -160,6 +160,8 @@ impl Check<'_> {
             Assertion::LinesAtLeast(0) => {
                 self.problem(at, "every run has at least 0 lines", "write a larger number, such as 1");
             }
+            Assertion::Same(group) | Assertion::Increases(group)
+                if !self.has_length(&at, "name", group, MAX_NAME) => {}
             Assertion::LongestGap(_) | Assertion::Same(_) | Assertion::Increases(_)
                 if entry.watch.is_none() =>
             {
@@ -176,6 +178,7 @@ impl Check<'_> {
         if let Some(group) = &entry.for_each {
             let at = format!("{path}.for");
             match entry.same {
+                _ if !self.has_length(&at, "name", group, MAX_NAME) => {}
                 Some(_) => self.group(at, group, entry),
                 None => self.problem(at, "`for` belongs to `same`", "add `same: GROUP`, or remove it"),
             }
@@ -196,6 +199,9 @@ impl Check<'_> {
         }
         let Some(watch) = &entry.watch else { return };
         let at = format!("{path}.watch");
+        if !self.has_length(&at, "name", watch, MAX_NAME) {
+            return;
+        }
         let assertions = entry.assertions();
         let is_of_lines = is_of_times
             || assertions.iter().any(|it| {
@@ -216,9 +222,6 @@ impl Check<'_> {
                 "split it into two expectations",
             );
         }
-        if !self.has_length(&at, "name", watch, MAX_NAME) {
-            return;
-        }
         match self.spec.application.system() {
             Some(system) if system.watch_no(watch).is_none() => self.no_watch(&at, watch),
             Some(_) => {}
@@ -229,9 +232,6 @@ impl Check<'_> {
     /// Checks that all regular expressions of the watch have this group.
     fn group(&mut self, at: String, group: &str, entry: &ExpectSpec) {
         let Some((watch, system)) = entry.watch.as_ref().zip(self.spec.application.system()) else { return };
-        if !self.has_length(&at, "name", group, MAX_NAME) {
-            return;
-        }
         let lacking = system.groups(watch).into_iter().find(|(_, all)| !all.iter().any(|it| it == group));
         if let Some((cluster, known)) = lacking {
             let place = cluster.map(|it| format!(" in cluster `{it}`")).unwrap_or_default();

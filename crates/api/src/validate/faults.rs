@@ -8,8 +8,8 @@ use crate::failure_trace::hits;
 use crate::plan::times_of;
 use crate::quantity::Duration;
 use crate::resource::{
-    ANY, ActionRef, Family, FaultSpec, LoseRack, MAX_FAULTS, Mtbf, Partition, ProtocolSpec, System,
-    TraceTrigger, TriggerRef, When,
+    ANY, ActionRef, Family, FaultSpec, LoseRack, MAX_EXCEPT, MAX_FAULTS, Mtbf, Partition, ProtocolSpec,
+    System, TraceTrigger, TriggerRef, When,
 };
 
 /// Maximum number of faults that all `mtbf` and `trace` entries together cause with the seed of the federation.
@@ -585,6 +585,13 @@ impl Check<'_> {
 
     /// Checks the fields of a partition that isolates a cluster.
     fn isolation(&mut self, path: &str, it: &Partition) {
+        self.at_most_entries(&format!("{path}.except"), it.except.len(), MAX_EXCEPT);
+        for (index, other) in it.except.iter().enumerate() {
+            let at = format!("{path}.except[{index}]");
+            if self.cluster(&at, other) && it.isolate.as_ref() == Some(other) {
+                self.problem(at, format!("`{other}` is the isolated cluster"), "omit it from `except`");
+            }
+        }
         if !it.isolates() {
             let help = "add `isolate: CLUSTER`, or name two clusters with `from` and `to`";
             return self.problem(format!("{path}.except"), "`except` belongs to an isolated cluster", help);
@@ -602,12 +609,6 @@ impl Check<'_> {
         }
         if let Some(cluster) = &it.isolate {
             self.target(path, "isolate", cluster, None);
-        }
-        for (index, other) in it.except.iter().enumerate() {
-            let at = format!("{path}.except[{index}]");
-            if self.cluster(&at, other) && it.isolate.as_ref() == Some(other) {
-                self.problem(at, format!("`{other}` is the isolated cluster"), "omit it from `except`");
-            }
         }
         let named = it.isolate.as_ref().filter(|it| *it != ANY);
         let possible = self.nodes.keys().filter(|name| !it.except.iter().any(|it| it == *name));

@@ -377,7 +377,7 @@ spec:
     system:
       command: [redis-server, --port, 6399, --bind, \"{{ host_ip }}\"]
       probe: { up: { by: b, tcp: \"{{ host }}:6399\" } }
-  faults: [{ at: 2s, partition: { reported: leader, for: 5s } }, { at: 5, kill: a-0 }]
+  faults: [{ at: 2s, loseRack: { reported: leader } }, { at: 5, kill: a-0 }]
   expect: [{ probe: up, recoverWithin: 5s }]
 ";
     let rejected = rejected(file.as_bytes());

@@ -435,8 +435,7 @@ spec:
 
 #[test]
 fn an_isolated_cluster_is_cut_off_from_all_others_in_one_fault() {
-    let faults = "\
-    - { at: 1s, partition: { isolate: b, for: 1s } }
+    let faults = "    - { at: 1s, partition: { isolate: b, for: 1s } }
     - { at: 2s, partition: { isolate: b, except: [a], for: 1s } }
     - { at: 3s, partition: { isolate: any, for: 1s } }";
     let plan = plan(&federation(faults), 7);

@@ -394,7 +394,7 @@ fn all_mistakes_of_a_file_are_reported_at_once() {
 }
 
 /// A job of two ranks that log each step with a digest, and continue after a crash where they stopped. `WRONG` lets rank 1
-/// compute something else from step 8, and begin again after a crash.
+/// compute something else from step 8, and restart after a crash.
 fn training(wrong: bool, expect: &str) -> String {
     let fields = r#"command:
         - sh
