@@ -168,11 +168,12 @@ impl Harness {
                         agenda.add(now + span, Due::RepairStorage(process));
                     }
                 }
-                Fault::Partition { from, to, both, span } => {
+                partition @ Fault::Partition { span, .. } => {
+                    let cut = partition.cuts();
                     let membership = hosts.membership().clone();
                     let hold = hosts.hold(move |flight| {
                         let link = (membership.cluster_of(flight.from), membership.cluster_of(flight.to));
-                        link == (from, to) || both && link == (to, from)
+                        cut.contains(&link)
                     });
                     agenda.add(now + span, Due::Heal(hold));
                 }
