@@ -50,6 +50,11 @@ fn register(state: &Value, it: &Operation) -> Option<Value> {
     }
 }
 
+/// Returns whether operations on one register have an order.
+pub(crate) fn explained_register(operations: &[Operation]) -> bool {
+    has_order_of_many(operations, 0, Value::NULL, &mut HashSet::new())
+}
+
 /// Returns a random history of one register with at most nine operations.
 pub(crate) fn random_register(random: &mut Random, has_cas: bool) -> Vec<Operation> {
     let count = 4 + random.below(6);
@@ -147,7 +152,7 @@ fn compare_many_unknown(rounds: u64, seed: u64) -> u64 {
                 _ => {}
             }
         }
-        let expected = has_order_of_many(&history.operations, 0, Value::NULL, &mut HashSet::new());
+        let expected = explained_register(&history.operations);
         for bytes in [Limits::default().bytes, 1_000] {
             let limits = Limits { cases: 0, bytes, ..Limits::default() };
             let judgement = judge(&history, model("register").expect("a model"), 0, limits);
