@@ -43,6 +43,8 @@ pub(crate) trait Object {
     fn observes(&self, operation: usize) -> bool;
     /// Returns a number that is the same for operations with the same effect on each state, whatever their answers.
     fn effect(&self, operation: usize) -> u64;
+    /// Returns the only state that the operation may change, if there is only one.
+    fn changes(&self, operation: usize) -> Option<u32>;
     /// Returns the only state in which the operation is possible, if there is only one.
     fn needs(&self, operation: usize) -> Option<u32>;
     /// Calls `each` with all states that the operation may lead to, if it may change the state.
@@ -222,12 +224,16 @@ struct Search<'a, O> {
     by_bit: Vec<u32>,
     bit: Vec<u32>,
     class: Vec<u32>,
-    /// The first operation of each class.
-    classes: Vec<u32>,
-    /// The operations that are missing: known ones by call and by return, unknown ones by call.
+    /// For each class, its operations by call, and how many of them were used.
+    classes: Vec<Vec<u32>>,
+    used_of: Vec<u32>,
+    /// The classes that may change any state, and those that may change only one, by state; and the place of each.
+    general: Vec<u32>,
+    special: Map<u32, Vec<u32>>,
+    place: Vec<u32>,
+    /// The known operations that are missing, by call and by return.
     calls: List,
     returns: List,
-    unknown: List,
     used: Vec<u64>,
     /// For each state, the number of missing known operations that need it, and of missing ones that can make it.
     needed: Vec<u32>,
@@ -237,8 +243,6 @@ struct Search<'a, O> {
     /// For each configuration on the path, and the last one, the unknown operations whose use made it fail so far.
     lacked: Vec<u64>,
     failed: Failed,
-    tried: Vec<u64>,
-    stamp: u64,
     /// Whether an unknown operation depends on a change from a state to another.
     links: Map<(u32, u32), bool>,
 }
@@ -267,13 +271,25 @@ impl<'a, O: Object> Search<'a, O> {
         }
         let slot = slots(spans, &by_call, &by_return)?;
         let (mut bit, mut class) = (vec![0; n], vec![0; n]);
-        let (mut numbers, mut classes): (Map<u64, u32>, Vec<u32>) = (Map::default(), Vec::new());
+        let (mut numbers, mut classes): (Map<u64, u32>, Vec<Vec<u32>>) = (Map::default(), Vec::new());
         for (number, &it) in unknown.iter().enumerate() {
             bit[it as usize] = number as u32;
-            class[it as usize] = *numbers.entry(object.effect(it as usize)).or_insert_with(|| {
-                classes.push(it);
+            let number = *numbers.entry(object.effect(it as usize)).or_insert_with(|| {
+                classes.push(Vec::new());
                 classes.len() as u32 - 1
             });
+            class[it as usize] = number;
+            classes[number as usize].push(it);
+        }
+        let (mut general, mut special): (Vec<u32>, Map<u32, Vec<u32>>) = (Vec::new(), Map::default());
+        let mut place = Vec::with_capacity(classes.len());
+        for (number, operations) in classes.iter().enumerate() {
+            let list = match object.changes(operations[0] as usize) {
+                None => &mut general,
+                Some(state) => special.entry(state).or_default(),
+            };
+            place.push(list.len() as u32);
+            list.push(number as u32);
         }
         let (mut needed, mut makers) = (vec![0; object.states()], vec![0; object.states()]);
         for &it in by_call.iter().chain(&unknown) {
@@ -288,15 +304,17 @@ impl<'a, O: Object> Search<'a, O> {
             spans,
             calls: List::new(n, &by_call),
             returns: List::new(n, &by_return),
-            unknown: List::new(n, &unknown),
             by_bit: unknown,
             by_return,
             rank,
             slot,
             bit,
-            tried: vec![0; classes.len()],
             class,
+            used_of: vec![0; classes.len()],
             classes,
+            general,
+            special,
+            place,
             used: vec![0; words],
             needed,
             makers,
@@ -304,7 +322,6 @@ impl<'a, O: Object> Search<'a, O> {
             path: Vec::new(),
             lacked: vec![0; if words > MOST_WORDS { 0 } else { words }],
             failed: Failed::new(words, bytes),
-            stamp: 0,
             links: Map::default(),
         })
     }
@@ -385,15 +402,9 @@ impl<'a, O: Object> Search<'a, O> {
             return;
         }
         // It lacked the operations that are not there, although another one depends on them.
-        self.stamp += 1;
         let limit = self.spans[self.returns.first() as usize].ret;
-        let mut it = self.unknown.first();
-        while (it as usize) < self.spans.len() && self.spans[it as usize].call <= limit {
-            self.tried[self.class[it as usize] as usize] = self.stamp;
-            it = self.unknown.next[it as usize];
-        }
         for it in self.used_operations() {
-            if self.tried[self.class[it as usize] as usize] != self.stamp
+            if self.available(self.class[it as usize], limit).is_none()
                 && let Some(result) = self.object.step(self.at.state, it as usize)
                 && result != self.at.state
                 && self.is_useful(result)
@@ -417,6 +428,12 @@ impl<'a, O: Object> Search<'a, O> {
         let bits = 0..self.by_bit.len();
         let used = bits.filter(|it| self.used[it / 64] >> (it % 64) & 1 == 1);
         used.map(|it| self.by_bit[it]).collect()
+    }
+
+    /// Rule 7: returns the first called operation of a class that was not used, if it was called by then.
+    fn available(&self, class: u32, limit: u64) -> Option<u32> {
+        let next = self.classes[class as usize].get(self.used_of[class as usize] as usize);
+        next.copied().filter(|it| self.spans[*it as usize].call <= limit)
     }
 
     /// Notes that the use of an unknown operation makes the configuration fail.
@@ -444,7 +461,8 @@ impl<'a, O: Object> Search<'a, O> {
         }
         let classes = &self.classes;
         *self.links.entry((state, result)).or_insert_with(|| {
-            classes.iter().any(|it| depends(*it) && object.step(result, *it as usize) != Some(result))
+            let mut all = classes.iter().map(|it| it[0]);
+            all.any(|it| depends(it) && object.step(result, it as usize) != Some(result))
         })
     }
 
@@ -480,39 +498,43 @@ impl<'a, O: Object> Search<'a, O> {
             (phase, after) = (Phase::HelpfulKnown, None);
         }
         loop {
-            let is_unknown = matches!(phase, Phase::HelpfulUnknown | Phase::OtherUnknown);
-            let mut it = {
-                let list = if is_unknown { &self.unknown } else { &self.calls };
-                after.map_or(list.first(), |after| list.next[after as usize])
-            };
-            if is_unknown {
-                // Rule 7.
-                self.stamp += 1;
-                let mut earlier = self.unknown.first();
-                while earlier != it {
-                    self.tried[self.class[earlier as usize] as usize] = self.stamp;
-                    earlier = self.unknown.next[earlier as usize];
-                }
-            }
-            while it != sentinel && self.spans[it as usize].call <= limit {
-                let was_tried = is_unknown && {
-                    let tried = &mut self.tried[self.class[it as usize] as usize];
-                    std::mem::replace(tried, self.stamp) == self.stamp
-                };
-                if !was_tried
-                    && it != target
-                    && !object.observes(it as usize)
-                    && let Some(result) = object.step(state, it as usize)
-                    && !(is_unknown && result == state)
-                    && depends(it, result)
-                    && (!is_unknown || self.lacked.is_empty() || self.is_useful(result))
-                {
-                    let is_helpful = object.step(result, target as usize).is_some();
-                    if is_helpful == matches!(phase, Phase::HelpfulKnown | Phase::HelpfulUnknown) {
+            let is_helpful = matches!(phase, Phase::HelpfulKnown | Phase::HelpfulUnknown);
+            if matches!(phase, Phase::HelpfulUnknown | Phase::OtherUnknown) {
+                let general = self.general.len();
+                let special = self.special.get(&state).map_or(0, Vec::len);
+                let first = after.map_or(0, |after| {
+                    let class = self.class[after as usize] as usize;
+                    let is_general = object.changes(after as usize).is_none();
+                    self.place[class] as usize + 1 + if is_general { 0 } else { general }
+                });
+                for at in first..general + special {
+                    let class = match at < general {
+                        true => self.general[at],
+                        false => self.special[&state][at - general],
+                    };
+                    if let Some(it) = self.available(class, limit)
+                        && let Some(result) = object.step(state, it as usize)
+                        && result != state
+                        && depends(it, result)
+                        && object.step(result, target as usize).is_some() == is_helpful
+                        && (self.lacked.is_empty() || self.is_useful(result))
+                    {
                         return Some((it, result, phase));
                     }
                 }
-                it = if is_unknown { self.unknown.next[it as usize] } else { self.calls.next[it as usize] };
+            } else {
+                let mut it = after.map_or(self.calls.first(), |after| self.calls.next[after as usize]);
+                while it != sentinel && self.spans[it as usize].call <= limit {
+                    if it != target
+                        && !object.observes(it as usize)
+                        && let Some(result) = object.step(state, it as usize)
+                        && depends(it, result)
+                        && object.step(result, target as usize).is_some() == is_helpful
+                    {
+                        return Some((it, result, phase));
+                    }
+                    it = self.calls.next[it as usize];
+                }
             }
             after = None;
             phase = match phase {
@@ -529,7 +551,7 @@ impl<'a, O: Object> Search<'a, O> {
         self.object.makes(it, |state| self.makers[state as usize] -= 1);
         self.at.state = state;
         if self.spans[it].ret == NEVER {
-            self.unknown.lift(operation);
+            self.used_of[self.class[it] as usize] += 1;
             self.used[self.bit[it] as usize / 64] |= 1 << (self.bit[it] % 64);
         } else {
             if let Some(needed) = self.object.needs(it) {
@@ -563,7 +585,7 @@ impl<'a, O: Object> Search<'a, O> {
         let it = operation as usize;
         self.object.makes(it, |state| self.makers[state as usize] += 1);
         if self.spans[it].ret == NEVER {
-            self.unknown.put(operation);
+            self.used_of[self.class[it] as usize] -= 1;
             self.used[self.bit[it] as usize / 64] &= !(1 << (self.bit[it] % 64));
         } else {
             if let Some(needed) = self.object.needs(it) {

@@ -58,6 +58,10 @@ impl Object for Lock<'_> {
         u64::from(holder) << 1 | u64::from(is_acquire)
     }
 
+    fn changes(&self, operation: usize) -> Option<u32> {
+        self.needs(operation)
+    }
+
     fn needs(&self, operation: usize) -> Option<u32> {
         let Op { holder, is_acquire, .. } = self.ops[operation];
         Some(if is_acquire { 0 } else { holder })

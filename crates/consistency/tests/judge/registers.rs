@@ -335,6 +335,37 @@ fn a_case_is_drawn_with_an_order_that_explains_all_but_one_operation() {
 }
 
 mod long {
+    use super::*;
+
+    /// A million operations on one key are judged and reduced in few steps.
+    #[test]
+    #[ignore = "takes 20 s"]
+    fn a_million_operations_on_one_key_are_judged() {
+        for (has_cas, unknown) in [(false, 10), (false, 20_000), (true, 10), (true, 20_000)] {
+            for is_stale in [false, true] {
+                let plan = Plan {
+                    operations: 1_000_000,
+                    clients: 10,
+                    per_key: 1_000_000,
+                    unknown,
+                    values: 0,
+                    has_cas,
+                    is_stale,
+                };
+                let history = register(plan, 2);
+                let judgement = judged(&history, "register", 0);
+                let expected = if is_stale { Verdict::Fail } else { Verdict::Pass };
+                assert_eq!(judgement.verdict, expected, "{plan:?}");
+                assert!(judgement.steps < 2_000_000, "{plan:?}: {}", judgement.steps);
+                let reduced = judgement.anomalies.iter().filter(|it| it.kind != "backward");
+                for case in reduced.flat_map(|it| &it.cases) {
+                    assert!(case.operations.len() <= 12, "{case:?}");
+                    assert_refused(&history, &case.operations);
+                }
+            }
+        }
+    }
+
     #[test]
     #[ignore = "takes 10 s"]
     fn many_histories_with_unknown_operations_are_judged_in_few_steps() {
