@@ -50,6 +50,22 @@ fn a_return_at_the_time_of_a_call_orders_nothing() {
     // The register holds 1 until 5, and 2 from 5 on.
     let touching = vec![write(0, 1, 2, 1), write(1, 3, 5, 2), read(2, 5, 9, 1), read(3, 8, 10, 2)];
     assert_eq!(strict(touching), [""; 0]);
+    // The read of 1 and the write that ends at 5 are concurrent, whether or not its value is read.
+    let unread = vec![write(0, 1, 2, 1), write(1, 3, 5, 2), read(2, 5, 9, 1)];
+    assert_eq!(strict(unread.clone()), [""; 0]);
+    assert_eq!(strict([unread, vec![read(3, 4, 6, 2)]].concat()), [""; 0]);
+    // The same in a search, because 1 is written twice: the read ends when the unknown write begins.
+    let unknown = |call_at| {
+        vec![
+            write(0, 1, 2, 1),
+            write(0, 3, 4, 1),
+            read(1, 5, 6, 1),
+            maybe_write(2, call_at, 2),
+            read(1, 8, 10, 2),
+        ]
+    };
+    assert_eq!(strict(unknown(10)), [""; 0]);
+    assert_eq!(strict(unknown(11)), ["notLinearizable"]);
 }
 
 #[test]
