@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::operation::{History, Operation};
+use crate::search::Allowance;
 
 /// Bounds of the work for one history. They are numbers of steps and bytes, so the same history has the same verdict on
 /// every machine.
@@ -10,15 +11,28 @@ use crate::operation::{History, Operation};
 pub struct Limits {
     /// The most steps of all searches for one history.
     pub steps: u64,
+    /// The most steps of the search for one object, in addition to [`STEPS_PER_OPERATION`].
+    pub object_steps: u64,
     /// The most memory for failed configurations, in bytes.
     pub bytes: usize,
     /// The most cases that are reduced and kept for each kind of anomaly. They take no steps, but time.
     pub cases: usize,
 }
 
+/// The number of steps for each operation that are allowed in addition to [`Limits::object_steps`].
+pub const STEPS_PER_OPERATION: u64 = 20;
+
+impl Limits {
+    /// Returns what the search for one object may use, if `used` steps were taken before.
+    pub(crate) fn allowance(&self, used: u64, operations: usize) -> Allowance {
+        let most = self.object_steps.saturating_add(operations as u64 * STEPS_PER_OPERATION);
+        Allowance { steps: self.steps.saturating_sub(used).min(most), bytes: self.bytes }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { steps: 50_000_000, bytes: 256 << 20, cases: 3 }
+        Limits { steps: 50_000_000, object_steps: 1_000_000, bytes: 256 << 20, cases: 3 }
     }
 }
 

@@ -23,7 +23,7 @@ mod operation;
 mod search;
 
 pub use drawing::{WIDTH, draw};
-pub use judgement::{Anomaly, Case, Doubt, Judgement, Kind, Levels, Limits, Verdict};
+pub use judgement::{Anomaly, Case, Doubt, Judgement, Kind, Levels, Limits, STEPS_PER_OPERATION, Verdict};
 pub use models::{MODELS, Model, model};
 pub use operation::{Answer, Call, History, Key, NEVER, Names, Operation, Outcome, Step, Value};
 

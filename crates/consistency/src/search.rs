@@ -4,7 +4,8 @@
 //! where none is possible. It differs from the published form in the following rules, each of which leaves the verdict
 //! unchanged:
 //!
-//! 1. The next operation is the one that returns first; else one after which that one is possible. This is only an order.
+//! 1. The next operation is the one that returns first; else one after which that one is possible; unknown ones are last.
+//!    This is only an order.
 //! 2. An observation that is possible is taken at once: it changes no state, so it fits in front of any continuation.
 //! 3. A state must not be left for good while a known operation still needs it.
 //! 4. A configuration is the first missing return, the pending operations that are done, the state, and the unknown
@@ -12,7 +13,10 @@
 //! 5. Only configurations that failed are remembered, once the search leaves them.
 //! 6. A configuration fails if one failed that had used a subset of its unknown operations, which may be left out.
 //! 7. Of unknown operations with the same effect, only the first called is tried.
-//! 8. The operation after an unknown one must depend on it. Otherwise, the branch without the unknown one is as good.
+//! 8. The operation after an unknown one must depend on it. Otherwise, the branch without the unknown one is as good. So an
+//!    unknown operation is tried only if one that may be next depends on it.
+//! 9. Of the unknown operations that a failed configuration had used, only those that it lacked are remembered: it would
+//!    have failed without the others as well.
 
 use crate::hash::Map;
 use crate::operation::NEVER;
@@ -39,6 +43,8 @@ pub(crate) trait Object {
     fn observes(&self, operation: usize) -> bool;
     /// Returns a number that is the same for operations with the same effect on each state, whatever their answers.
     fn effect(&self, operation: usize) -> u64;
+    /// Returns the only state that the operation may change, if there is only one.
+    fn changes(&self, operation: usize) -> Option<u32>;
     /// Returns the only state in which the operation is possible, if there is only one.
     fn needs(&self, operation: usize) -> Option<u32>;
     /// Calls `each` with all states that the operation may lead to, if it may change the state.
@@ -65,45 +71,54 @@ pub(crate) enum Found {
     TooMany,
 }
 
-/// A key of failed configurations: the rank of the first missing return, the state, and the pending operations done.
-type Place = (u32, u32, u128);
+/// A key of failed configurations: the rank of the first missing return, the state, the state before an unknown
+/// operation on which the next one must depend, and the pending operations done.
+type Place = (u32, u32, Option<u32>, u128);
 
-/// Failed configurations, with the sets of unknown operations that they had used.
+/// The most words of bits for unknown operations with which rule 9 and the second half of rule 8 are applied.
+const MOST_WORDS: usize = 4;
+
+/// The number of comparisons with failed configurations that count as one step.
+const COMPARISONS: u64 = 64;
+
+/// Failed configurations, with the sets of unknown operations that they lacked.
 struct Failed {
     heads: Map<Place, u32>,
     sets: Vec<u64>,
     next: Vec<u32>,
     words: usize,
     bytes: usize,
+    compared: u64,
 }
 
 const NONE: u32 = u32::MAX;
 
 impl Failed {
     fn new(words: usize, bytes: usize) -> Failed {
-        Failed { heads: Map::default(), sets: Vec::new(), next: Vec::new(), words, bytes }
+        Failed { heads: Map::default(), sets: Vec::new(), next: Vec::new(), words, bytes, compared: 0 }
     }
 
-    /// Returns whether a configuration failed that had used a subset of `used`.
-    fn covers(&self, place: Place, used: &[u64]) -> bool {
-        let Some(&head) = self.heads.get(&place) else { return false };
-        if self.words == 0 {
-            return true;
-        }
+    /// Returns the set of a configuration that failed because it lacked a subset of `used`.
+    fn covering(&mut self, place: Place, used: &[u64]) -> Option<&[u64]> {
+        let &head = self.heads.get(&place)?;
         let mut at = head;
-        while at != NONE {
+        while self.words > 0 {
+            if at == NONE {
+                return None;
+            }
+            self.compared += 1;
             let set = &self.sets[at as usize * self.words..][..self.words];
             if set.iter().zip(used).all(|(failed, used)| failed & !used == 0) {
-                return true;
+                return Some(&self.sets[at as usize * self.words..][..self.words]);
             }
             at = self.next[at as usize];
         }
-        false
+        Some(&[])
     }
 
     /// Remembers a configuration. If the memory is full, forgets all others first, which costs only time.
-    fn insert(&mut self, place: Place, used: &[u64]) {
-        if self.heads.len() * 56 + self.sets.len() * 8 + self.next.len() * 4 > self.bytes {
+    fn insert(&mut self, place: Place, lacked: &[u64]) {
+        if self.heads.len() * 64 + self.sets.len() * 8 + self.next.len() * 4 > self.bytes {
             (self.heads, self.sets, self.next) = (Map::default(), Vec::new(), Vec::new());
         }
         if self.words == 0 {
@@ -113,7 +128,7 @@ impl Failed {
         let head = self.heads.entry(place).or_insert(NONE);
         self.next.push(*head);
         *head = self.next.len() as u32 - 1;
-        self.sets.extend_from_slice(used);
+        self.sets.extend_from_slice(lacked);
     }
 }
 
@@ -155,7 +170,7 @@ impl List {
 }
 
 /// Where to look for the next operation.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// An observation that is possible now.
     Observation,
@@ -163,10 +178,11 @@ enum Phase {
     First,
     /// One after which that is possible, with a known outcome.
     HelpfulKnown,
-    /// The same, with an unknown outcome.
-    HelpfulUnknown,
     /// Any other with a known outcome.
     OtherKnown,
+    /// One after which the operation that returns first is possible, with an unknown outcome. Unknown operations come
+    /// last, so that configurations fail first with few of them used, which covers those with more.
+    HelpfulUnknown,
     /// Any other with an unknown outcome.
     OtherUnknown,
 }
@@ -190,8 +206,8 @@ struct Configuration {
 }
 
 impl Configuration {
-    const fn place(self) -> Place {
-        (self.first, self.state, self.done)
+    const fn place(self, unless: Option<u32>) -> Place {
+        (self.first, self.state, unless, self.done)
     }
 }
 
@@ -204,22 +220,31 @@ struct Search<'a, O> {
     rank: Vec<u32>,
     /// Operations that are in progress at the same time have different slots.
     slot: Vec<u8>,
-    /// The numbers of the unknown operations, and their classes of equal effects.
+    /// The unknown operations by number, the number of each, and their classes of equal effects.
+    by_bit: Vec<u32>,
     bit: Vec<u32>,
     class: Vec<u32>,
-    /// The operations that are missing: known ones by call and by return, unknown ones by call.
+    /// For each class, its operations by call, and how many of them were used.
+    classes: Vec<Vec<u32>>,
+    used_of: Vec<u32>,
+    /// The classes that may change any state, and those that may change only one, by state; and the place of each.
+    general: Vec<u32>,
+    special: Map<u32, Vec<u32>>,
+    place: Vec<u32>,
+    /// The known operations that are missing, by call and by return.
     calls: List,
     returns: List,
-    unknown: List,
     used: Vec<u64>,
     /// For each state, the number of missing known operations that need it, and of missing ones that can make it.
     needed: Vec<u32>,
     makers: Vec<u32>,
     at: Configuration,
     path: Vec<Choice>,
+    /// For each configuration on the path, and the last one, the unknown operations whose use made it fail so far.
+    lacked: Vec<u64>,
     failed: Failed,
-    tried: Vec<u64>,
-    stamp: u64,
+    /// Whether an unknown operation depends on a change from a state to another.
+    links: Map<(u32, u32), bool>,
 }
 
 /// Looks for an order of the operations that explains their answers. Adds the steps taken to `steps`.
@@ -246,11 +271,25 @@ impl<'a, O: Object> Search<'a, O> {
         }
         let slot = slots(spans, &by_call, &by_return)?;
         let (mut bit, mut class) = (vec![0; n], vec![0; n]);
-        let mut classes: Map<u64, u32> = Map::default();
+        let (mut numbers, mut classes): (Map<u64, u32>, Vec<Vec<u32>>) = (Map::default(), Vec::new());
         for (number, &it) in unknown.iter().enumerate() {
             bit[it as usize] = number as u32;
-            let next = classes.len() as u32;
-            class[it as usize] = *classes.entry(object.effect(it as usize)).or_insert(next);
+            let number = *numbers.entry(object.effect(it as usize)).or_insert_with(|| {
+                classes.push(Vec::new());
+                classes.len() as u32 - 1
+            });
+            class[it as usize] = number;
+            classes[number as usize].push(it);
+        }
+        let (mut general, mut special): (Vec<u32>, Map<u32, Vec<u32>>) = (Vec::new(), Map::default());
+        let mut place = Vec::with_capacity(classes.len());
+        for (number, operations) in classes.iter().enumerate() {
+            let list = match object.changes(operations[0] as usize) {
+                None => &mut general,
+                Some(state) => special.entry(state).or_default(),
+            };
+            place.push(list.len() as u32);
+            list.push(number as u32);
         }
         let (mut needed, mut makers) = (vec![0; object.states()], vec![0; object.states()]);
         for &it in by_call.iter().chain(&unknown) {
@@ -265,20 +304,25 @@ impl<'a, O: Object> Search<'a, O> {
             spans,
             calls: List::new(n, &by_call),
             returns: List::new(n, &by_return),
-            unknown: List::new(n, &unknown),
+            by_bit: unknown,
             by_return,
             rank,
             slot,
             bit,
-            tried: vec![0; classes.len()],
             class,
+            used_of: vec![0; classes.len()],
+            classes,
+            general,
+            special,
+            place,
             used: vec![0; words],
             needed,
             makers,
             at: Configuration { first: 0, done: 0, state: object.initial() },
             path: Vec::new(),
+            lacked: vec![0; if words > MOST_WORDS { 0 } else { words }],
             failed: Failed::new(words, bytes),
-            stamp: 0,
+            links: Map::default(),
         })
     }
 
@@ -289,32 +333,137 @@ impl<'a, O: Object> Search<'a, O> {
             if self.at.first as usize == self.by_return.len() {
                 return Found::Order(self.path.iter().map(|it| it.operation).collect());
             }
+            *steps += self.failed.compared / COMPARISONS;
+            self.failed.compared %= COMPARISONS;
             if *steps >= end {
+                *steps = end;
                 return Found::OutOfSteps;
             }
             *steps += 1;
             if let Some((operation, state, phase)) = self.choose(from) {
                 let left = self.at.state;
                 self.take(operation, state, phase);
-                // Rule 3.
-                let is_stranded = self.at.state != left
-                    && self.needed[left as usize] > 0
-                    && self.makers[left as usize] == 0;
-                let is_forced = phase == Phase::Observation;
-                if is_forced || !is_stranded && !self.failed.covers(self.at.place(), &self.used) {
+                if phase == Phase::Observation || !self.is_stranded(left) && !self.has_failed() {
                     from = (Phase::Observation, None);
                     continue;
                 }
             } else {
-                // The configuration before the observations fails.
-                while self.path.last().is_some_and(|it| it.is_forced) {
-                    self.undo();
-                }
-                self.failed.insert(self.at.place(), &self.used);
+                self.fail();
             }
             let Some((operation, phase)) = self.undo() else { return Found::Nothing };
             from = (phase, Some(operation));
         }
+    }
+
+    /// Rule 8: returns the state before the last operation, if its outcome is unknown.
+    fn before_unknown(&self) -> Option<u32> {
+        let last = self.path.last().filter(|it| self.spans[it.operation as usize].ret == NEVER);
+        last.map(|it| it.before.state)
+    }
+
+    /// Returns whether a known operation needs the state that was left, and no missing operation leads to it.
+    fn is_stranded(&mut self, left: u32) -> bool {
+        let is_stranded =
+            self.at.state != left && self.needed[left as usize] > 0 && self.makers[left as usize] == 0;
+        if is_stranded && !self.lacked.is_empty() {
+            for it in self.used_operations() {
+                let mut makes_left = false;
+                self.object.makes(it as usize, |state| makes_left |= state == left);
+                if makes_left {
+                    self.lack(it);
+                }
+            }
+        }
+        is_stranded
+    }
+
+    /// Returns whether the configuration has failed before.
+    fn has_failed(&mut self) -> bool {
+        let unless = self.before_unknown();
+        for unless in [None, unless].into_iter().take(if unless.is_some() { 2 } else { 1 }) {
+            if let Some(set) = self.failed.covering(self.at.place(unless), &self.used) {
+                if !self.lacked.is_empty() {
+                    let row = self.lacked.len() - set.len();
+                    self.lacked[row..].iter_mut().zip(set).for_each(|(row, set)| *row |= set);
+                }
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Remembers that the configuration fails. Goes back to the one before the last observations, which fails as well.
+    fn fail(&mut self) {
+        if self.lacked.is_empty() {
+            while self.path.last().is_some_and(|it| it.is_forced) {
+                self.undo();
+            }
+            self.failed.insert(self.at.place(self.before_unknown()), &self.used);
+            return;
+        }
+        // It lacked the operations that are not there, although another one depends on them.
+        let limit = self.spans[self.returns.first() as usize].ret;
+        for it in self.used_operations() {
+            if self.available(self.class[it as usize], limit).is_none()
+                && let Some(result) = self.object.step(self.at.state, it as usize)
+                && result != self.at.state
+                && self.is_useful(result)
+            {
+                self.lack(it);
+            }
+        }
+        while self.path.last().is_some_and(|it| it.is_forced) {
+            self.undo();
+        }
+        let row = self.lacked.len() - self.used.len();
+        let mut lacked = [0; MOST_WORDS];
+        for (at, used) in self.used.iter().enumerate() {
+            lacked[at] = self.lacked[row + at] & used;
+        }
+        self.failed.insert(self.at.place(self.before_unknown()), &lacked[..self.used.len()]);
+    }
+
+    /// Returns the unknown operations that were used.
+    fn used_operations(&self) -> Vec<u32> {
+        let bits = 0..self.by_bit.len();
+        let used = bits.filter(|it| self.used[it / 64] >> (it % 64) & 1 == 1);
+        used.map(|it| self.by_bit[it]).collect()
+    }
+
+    /// Rule 7: returns the first called operation of a class that was not used, if it was called by then.
+    fn available(&self, class: u32, limit: u64) -> Option<u32> {
+        let next = self.classes[class as usize].get(self.used_of[class as usize] as usize);
+        next.copied().filter(|it| self.spans[*it as usize].call <= limit)
+    }
+
+    /// Notes that the use of an unknown operation makes the configuration fail.
+    fn lack(&mut self, operation: u32) {
+        let row = self.lacked.len() - self.used.len();
+        let bit = self.bit[operation as usize] as usize;
+        self.lacked[row + bit / 64] |= 1 << (bit % 64);
+    }
+
+    /// Returns whether an operation that may be next depends on a change to the state `result`. Unknown operations count
+    /// even if they were used or are not called yet, so that this depends only on the place.
+    fn is_useful(&mut self, result: u32) -> bool {
+        let (object, state) = (self.object, self.at.state);
+        let depends = |it: u32| {
+            let next = object.step(result, it as usize);
+            next.is_some() && next != object.step(state, it as usize)
+        };
+        let limit = self.spans[self.returns.first() as usize].ret;
+        let mut it = self.calls.first();
+        while (it as usize) < self.spans.len() && self.spans[it as usize].call <= limit {
+            if depends(it) {
+                return true;
+            }
+            it = self.calls.next[it as usize];
+        }
+        let classes = &self.classes;
+        *self.links.entry((state, result)).or_insert_with(|| {
+            let mut all = classes.iter().map(|it| it[0]);
+            all.any(|it| depends(it) && object.step(result, it as usize) != Some(result))
+        })
     }
 
     /// Returns the next choice after `from`: the operation, the state after it, and the phase.
@@ -334,11 +483,7 @@ impl<'a, O: Object> Search<'a, O> {
             }
             (phase, after) = (Phase::First, None);
         }
-        // Rule 8: the state before the last operation, if its outcome is unknown.
-        let before = match self.path.last() {
-            Some(it) if self.spans[it.operation as usize].ret == NEVER => Some(it.before.state),
-            _ => None,
-        };
+        let before = self.before_unknown();
         let depends = |it: u32, result: u32| {
             before.is_none_or(|before| object.step(before, it as usize) != Some(result))
         };
@@ -353,45 +498,49 @@ impl<'a, O: Object> Search<'a, O> {
             (phase, after) = (Phase::HelpfulKnown, None);
         }
         loop {
-            let is_unknown = matches!(phase, Phase::HelpfulUnknown | Phase::OtherUnknown);
-            let list = if is_unknown { &self.unknown } else { &self.calls };
-            let mut it = match after {
-                None => list.first(),
-                Some(after) => list.next[after as usize],
-            };
-            if is_unknown {
-                // Rule 7.
-                self.stamp += 1;
-                let mut earlier = list.first();
-                while earlier != it {
-                    self.tried[self.class[earlier as usize] as usize] = self.stamp;
-                    earlier = list.next[earlier as usize];
-                }
-            }
-            while it != sentinel && self.spans[it as usize].call <= limit {
-                let was_tried = is_unknown && {
-                    let tried = &mut self.tried[self.class[it as usize] as usize];
-                    std::mem::replace(tried, self.stamp) == self.stamp
-                };
-                if !was_tried
-                    && it != target
-                    && !object.observes(it as usize)
-                    && let Some(result) = object.step(state, it as usize)
-                    && !(is_unknown && result == state)
-                    && depends(it, result)
-                {
-                    let is_helpful = object.step(result, target as usize).is_some();
-                    if is_helpful == (phase < Phase::OtherKnown) {
+            let is_helpful = matches!(phase, Phase::HelpfulKnown | Phase::HelpfulUnknown);
+            if matches!(phase, Phase::HelpfulUnknown | Phase::OtherUnknown) {
+                let general = self.general.len();
+                let special = self.special.get(&state).map_or(0, Vec::len);
+                let first = after.map_or(0, |after| {
+                    let class = self.class[after as usize] as usize;
+                    let is_general = object.changes(after as usize).is_none();
+                    self.place[class] as usize + 1 + if is_general { 0 } else { general }
+                });
+                for at in first..general + special {
+                    let class = match at < general {
+                        true => self.general[at],
+                        false => self.special[&state][at - general],
+                    };
+                    if let Some(it) = self.available(class, limit)
+                        && let Some(result) = object.step(state, it as usize)
+                        && result != state
+                        && depends(it, result)
+                        && object.step(result, target as usize).is_some() == is_helpful
+                        && (self.lacked.is_empty() || self.is_useful(result))
+                    {
                         return Some((it, result, phase));
                     }
                 }
-                it = list.next[it as usize];
+            } else {
+                let mut it = after.map_or(self.calls.first(), |after| self.calls.next[after as usize]);
+                while it != sentinel && self.spans[it as usize].call <= limit {
+                    if it != target
+                        && !object.observes(it as usize)
+                        && let Some(result) = object.step(state, it as usize)
+                        && depends(it, result)
+                        && object.step(result, target as usize).is_some() == is_helpful
+                    {
+                        return Some((it, result, phase));
+                    }
+                    it = self.calls.next[it as usize];
+                }
             }
             after = None;
             phase = match phase {
-                Phase::HelpfulKnown => Phase::HelpfulUnknown,
-                Phase::HelpfulUnknown => Phase::OtherKnown,
-                Phase::OtherKnown => Phase::OtherUnknown,
+                Phase::HelpfulKnown => Phase::OtherKnown,
+                Phase::OtherKnown => Phase::HelpfulUnknown,
+                Phase::HelpfulUnknown => Phase::OtherUnknown,
                 _ => return None,
             };
         }
@@ -402,7 +551,7 @@ impl<'a, O: Object> Search<'a, O> {
         self.object.makes(it, |state| self.makers[state as usize] -= 1);
         self.at.state = state;
         if self.spans[it].ret == NEVER {
-            self.unknown.lift(operation);
+            self.used_of[self.class[it] as usize] += 1;
             self.used[self.bit[it] as usize / 64] |= 1 << (self.bit[it] % 64);
         } else {
             if let Some(needed) = self.object.needs(it) {
@@ -425,6 +574,9 @@ impl<'a, O: Object> Search<'a, O> {
         }
         let is_forced = phase == Phase::Observation;
         self.path.push(Choice { operation, is_forced, phase, before });
+        if !self.lacked.is_empty() {
+            self.lacked.resize(self.lacked.len() + self.used.len(), 0);
+        }
     }
 
     /// Undoes the last choice, and returns its operation and phase.
@@ -433,7 +585,7 @@ impl<'a, O: Object> Search<'a, O> {
         let it = operation as usize;
         self.object.makes(it, |state| self.makers[state as usize] += 1);
         if self.spans[it].ret == NEVER {
-            self.unknown.put(operation);
+            self.used_of[self.class[it] as usize] -= 1;
             self.used[self.bit[it] as usize / 64] &= !(1 << (self.bit[it] % 64));
         } else {
             if let Some(needed) = self.object.needs(it) {
@@ -443,6 +595,14 @@ impl<'a, O: Object> Search<'a, O> {
             self.calls.put(operation);
         }
         self.at = before;
+        if !self.lacked.is_empty() {
+            // What made a configuration fail makes the one before it fail.
+            let (row, words) = (self.lacked.len() - self.used.len(), self.used.len());
+            for at in row..row + words {
+                self.lacked[at - words] |= self.lacked[at];
+            }
+            self.lacked.truncate(row);
+        }
         Some((operation, phase))
     }
 }

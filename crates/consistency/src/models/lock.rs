@@ -58,6 +58,10 @@ impl Object for Lock<'_> {
         u64::from(holder) << 1 | u64::from(is_acquire)
     }
 
+    fn changes(&self, operation: usize) -> Option<u32> {
+        self.needs(operation)
+    }
+
     fn needs(&self, operation: usize) -> Option<u32> {
         let Op { holder, is_acquire, .. } = self.ops[operation];
         Some(if is_acquire { 0 } else { holder })
@@ -76,12 +80,12 @@ fn judge(history: &History, limits: Limits, findings: &mut Findings) {
     }) {
         fenced(history, key, &indices, findings);
         let ops = operations(history, &indices);
-        let allowance = Allowance { steps: limits.steps.saturating_sub(findings.steps), bytes: limits.bytes };
+        let allowance = limits.allowance(findings.steps, ops.len());
         match find(&ops, allowance, &mut findings.steps) {
             Found::Order(_) => {}
             Found::Nothing => findings.add("heldTwice", EXCLUSIVE, || case(history, key, &ops)),
             Found::OutOfSteps => {
-                let steps = counted(limits.steps as usize, "step", "steps");
+                let steps = counted(allowance.steps as usize, "step", "steps");
                 let what = format!("{} could not be judged in {steps}", show_key(history, key));
                 findings.doubt(EXCLUSIVE, what, "use a longer time-out, so that fewer outcomes are unknown");
             }

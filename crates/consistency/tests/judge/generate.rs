@@ -6,7 +6,7 @@ use crate::random::Random;
 use crate::support::history;
 
 /// How a register is used.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) operations: u64,
     pub(crate) clients: u32,
@@ -29,7 +29,7 @@ pub(crate) fn register(plan: Plan, seed: u64) -> History {
     let mut session: Vec<u32> = (0..plan.clients).collect();
     let mut all: Vec<Operation> = Vec::new();
     let mut effects: Vec<(u64, usize)> = Vec::new();
-    let every = (plan.operations * 8 / 10).checked_div(plan.unknown).unwrap_or(u64::MAX);
+    let every = (plan.operations * 8 / 10).checked_div(plan.unknown).unwrap_or(u64::MAX).max(1);
     for number in 0..plan.operations {
         let client = (0..free.len()).min_by_key(|it| free[*it]).unwrap_or(0);
         let call_at = free[client] + 4096 + random.below(300 * 4096);

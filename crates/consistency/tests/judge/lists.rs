@@ -252,6 +252,15 @@ fn a_cycle_is_told_along_its_edges() {
 }
 
 mod long {
+    use super::*;
+
+    #[test]
+    #[ignore = "takes 20 s"]
+    fn a_million_transactions_are_judged() {
+        let history = with_keys(correct(1_000_000, 7));
+        assert_eq!(judged(&history, "list", 0).verdict, Verdict::Pass);
+    }
+
     #[test]
     #[ignore = "takes a minute"]
     fn each_anomaly_is_found_in_a_long_history() {

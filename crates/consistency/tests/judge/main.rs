@@ -6,6 +6,7 @@ mod foreign;
 mod generate;
 mod lists;
 mod random;
+mod reduction;
 mod registers;
 mod rules;
 mod support;

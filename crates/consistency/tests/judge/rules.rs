@@ -36,6 +36,15 @@ fn sets() {
         read_set(2, 30, 31, &[1, 2]),
     ];
     assert_eq!(strict(apart), ["incomparable"]);
+    // Operations whose times touch are concurrent.
+    let touching = vec![add(0, 1, 3, 1), read_set(1, 3, 4, &[]), read_set(1, 10, 11, &[1])];
+    assert_eq!(strict(touching), none);
+    let touching =
+        vec![add(0, 4, 20, 1), read_set(1, 5, 6, &[1]), read_set(2, 6, 7, &[]), read_set(1, 30, 31, &[1])];
+    assert_eq!(strict(touching), none);
+    let apart =
+        vec![add(0, 4, 20, 1), read_set(1, 5, 6, &[1]), read_set(2, 7, 8, &[]), read_set(1, 30, 31, &[1])];
+    assert_eq!(strict(apart), ["stale"]);
     // An element without a result may appear, or not.
     let maybe = |all: &[u32]| vec![unknown(0, 1, Call::Add(value(1))), read_set(1, 3, 4, all)];
     assert_eq!((strict(maybe(&[])), strict(maybe(&[1]))), (vec![], vec![]));

@@ -53,7 +53,7 @@ fn judge(history: &History, limits: Limits, findings: &mut Findings) {
         if unwritten(history, &register, key, &dirty, findings) {
             continue;
         }
-        let allowance = Allowance { steps: limits.steps.saturating_sub(findings.steps), bytes: limits.bytes };
+        let allowance = limits.allowance(findings.steps, register.ops.len());
         let name = show_key(history, key);
         match decide(history, &register, &register.ops, allowance, &mut findings.steps) {
             Decision::Possible => {}
@@ -63,7 +63,7 @@ fn judge(history: &History, limits: Limits, findings: &mut Findings) {
             }
             Decision::OutOfSteps => {
                 let open = register.ops.iter().filter(|it| it.is_unknown()).count();
-                let (all, steps) = (register.ops.len(), counted(limits.steps as usize, "step", "steps"));
+                let (all, steps) = (register.ops.len(), counted(allowance.steps as usize, "step", "steps"));
                 findings.doubt(
                     LINEARIZABLE,
                     format!(

@@ -189,6 +189,13 @@ impl Object for Searched<'_> {
         }
     }
 
+    fn changes(&self, operation: usize) -> Option<u32> {
+        match self.ops[operation].effect {
+            Effect::Cas(from, ..) => Some(from),
+            _ => None,
+        }
+    }
+
     fn needs(&self, operation: usize) -> Option<u32> {
         self.ops[operation].reads()
     }

@@ -21,7 +21,7 @@ struct Period {
 /// Why a history of one register is impossible. The numbers are positions in its operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contradiction {
-    /// The value was read before its write was called.
+    /// The value was read before its write was called, or without a write.
     Early(u32),
     /// The register held two values at once, or an operation does not fit into the period of a value.
     Overlap(u32, u32),
@@ -38,7 +38,7 @@ impl Contradiction {
     }
 }
 
-/// Returns a contradiction. Each value that is read must be written. If there is no compare-and-set, `None` means that there is an order.
+/// Returns a contradiction. If there is no compare-and-set, `None` means that there is an order.
 pub(crate) fn refute(ops: &[Op], values: usize) -> Option<Contradiction> {
     let none = Period { first: NEVER, first_by: 0, last: 0, last_by: 0, written: None, value: 0 };
     let mut periods = vec![none; values];
@@ -62,7 +62,7 @@ pub(crate) fn refute(ops: &[Op], values: usize) -> Option<Contradiction> {
         }
     }
     let is_used = |it: &&Period| it.first != NEVER && it.value != INITIAL && it.value != UNREAD;
-    if let Some(it) = periods.iter().filter(is_used).find(|it| it.written.is_some_and(|call| it.first < call))
+    if let Some(it) = periods.iter().filter(is_used).find(|it| it.written.is_none_or(|call| it.first < call))
     {
         return Some(Contradiction::Early(it.first_by));
     }

@@ -12,6 +12,9 @@ use crate::search::Allowance;
 /// What a single judgement of a part may use. A part that needs more is kept.
 const ALLOWANCE: Allowance = Allowance { steps: 1_000_000, bytes: 32 << 20 };
 
+/// The most contradictions from which the end of the window is guessed.
+const MOST_HINTS: usize = 8;
+
 /// The most operations that a case keeps.
 const MOST: usize = 12;
 
@@ -33,7 +36,7 @@ pub(crate) fn kind(why: Option<Contradiction>, register: &Register) -> &'static 
 /// Returns the smallest contradiction that the reduction finds in a history of one register.
 pub(crate) fn case(history: &History, register: &Register, key: Key, why: Option<Contradiction>) -> Case {
     let name = show_key(history, key);
-    let Some((mut ops, end)) = reduce(history, register) else {
+    let Some((mut ops, end)) = reduce(history, register, why) else {
         let named = match why {
             Some(Contradiction::Early(index)) => vec![index as usize],
             Some(Contradiction::Overlap(old, new)) => vec![old as usize, new as usize],
@@ -106,30 +109,53 @@ fn operation(history: &History, register: &Register, op: &Op) -> Operation {
     operation
 }
 
-/// Reduces a history of one register. Returns the operations that remain, and the index of the one that returned last,
-/// without which they have an order. Returns `None` if the whole needs more than [`ALLOWANCE`].
-pub(crate) fn reduce(history: &History, register: &Register) -> Option<(Vec<Op>, u32)> {
-    let is_bad =
-        |ops: &[Op]| matches!(decide(history, register, ops, ALLOWANCE, &mut 0), Decision::Impossible(_));
+/// Reduces a history of one register, which is impossible for a reason. Returns the operations that remain, and the index
+/// of the one that returned last, without which they have an order. Returns `None` if the whole needs more than
+/// [`ALLOWANCE`].
+pub(crate) fn reduce(
+    history: &History,
+    register: &Register,
+    why: Option<Contradiction>,
+) -> Option<(Vec<Op>, u32)> {
+    let decide = |ops: &[Op]| decide(history, register, ops, ALLOWANCE, &mut 0);
+    let is_bad = |ops: &[Op]| matches!(decide(ops), Decision::Impossible(_));
     let mut returns: Vec<(u64, u32)> =
         register.ops.iter().filter(|it| !it.is_unknown()).map(|it| (it.span.ret, it.index)).collect();
     returns.sort_unstable();
-    let (mut low, mut high) = (0, returns.len().checked_sub(1)?);
-    if !is_bad(&window(&register.ops, returns[high].0)) {
+    let last = returns.len().checked_sub(1)?;
+    // The history is possible before the return at `low`, and impossible up to that at `high`, if `is_known`.
+    let (mut low, mut high, mut is_known) = (0, last, false);
+    // The operations on the values of a contradiction are few, and the history is impossible where they are. If it is
+    // possible just before, that is the place.
+    let (mut hint, mut start) = (why, None);
+    for _ in 0..MOST_HINTS {
+        let Some(part) = hint.and_then(|it| Part::new(register, it)) else { break };
+        if !is_bad(&part.upto(returns[high].0)) {
+            break;
+        }
+        let mut ends: Vec<u64> =
+            part.ops.iter().map(|it| it.span.ret).filter(|it| *it <= returns[high].0).collect();
+        ends.sort_unstable();
+        let Some(last) = ends.len().checked_sub(1) else { break };
+        let end = ends[first_bad(0, last, |at| is_bad(&part.upto(ends[at])))];
+        high = returns.partition_point(|it| it.0 < end);
+        is_known = true;
+        let before = high.checked_sub(1).map(|it| decide(&window(&register.ops, returns[it].0)));
+        if let Some(Decision::Impossible(why)) = before {
+            (high, hint) = (high - 1, why);
+        } else {
+            start = Some(part.upto(end));
+            low = high;
+            break;
+        }
+    }
+    if !is_known && !is_bad(&window(&register.ops, returns[high].0)) {
         return None;
     }
     // If the history is impossible up to a return, it is impossible up to any later one.
-    while low < high {
-        let middle = (low + high) / 2;
-        if is_bad(&window(&register.ops, returns[middle].0)) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
+    low = first_bad(low, high, |at| is_bad(&window(&register.ops, returns[at].0)));
     let (end, index) = returns[low];
-    let mut ops = window(&register.ops, end);
-    let is_false = |it: &Op| matches!(it.effect, Effect::Cas(_, _, Some(false)));
+    let mut ops = start.unwrap_or_else(|| window(&register.ops, end));
     let kept: Vec<Op> = ops.iter().filter(|it| !is_false(it)).copied().collect();
     if kept.len() < ops.len() && is_bad(&kept) {
         ops = kept;
@@ -160,6 +186,52 @@ pub(crate) fn reduce(history: &History, register: &Register) -> Option<(Vec<Op>,
     }
 }
 
+fn is_false(it: &Op) -> bool {
+    matches!(it.effect, Effect::Cas(_, _, Some(false)))
+}
+
+/// Returns the first number in a range that satisfies a condition. If one does, so do all after it, and `high`.
+fn first_bad(mut low: usize, mut high: usize, is_bad: impl Fn(usize) -> bool) -> usize {
+    while low < high {
+        let middle = (low + high) / 2;
+        if is_bad(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    low
+}
+
+/// The operations on the values of a contradiction.
+struct Part {
+    ops: Vec<Op>,
+    values: Vec<u32>,
+}
+
+impl Part {
+    fn new(register: &Register, why: Contradiction) -> Option<Part> {
+        if register.has_texts {
+            return None;
+        }
+        let named = match why {
+            Contradiction::Early(index) => [index, index],
+            Contradiction::Overlap(old, new) => [old, new],
+        };
+        let named = register.ops.iter().filter(|it| named.contains(&it.index));
+        let values: Vec<u32> = named.flat_map(mentioned).flatten().chain([INITIAL]).collect();
+        let concerns = |it: &&Op| mentioned(it).into_iter().flatten().any(|value| values.contains(&value));
+        Some(Part { ops: register.ops.iter().filter(concerns).copied().collect(), values })
+    }
+
+    /// Returns what remains of all operations up to a time without the other values.
+    fn upto(&self, end: u64) -> Vec<Op> {
+        let mut ops = window(&self.ops, end);
+        ops.retain(|it| !is_false(it));
+        without(&ops, |value| !self.values.contains(&value))
+    }
+}
+
 /// Returns the operations called up to a time. Those that returned later have no result yet.
 fn window(ops: &[Op], end: u64) -> Vec<Op> {
     let called = ops.iter().filter(|it| it.span.call <= end);
@@ -177,13 +249,16 @@ fn window(ops: &[Op], end: u64) -> Vec<Op> {
     cut.collect()
 }
 
-/// Drops values, with all operations on them, as long as the rest is impossible: halves first, then single values.
-fn drop_values(ops: &mut Vec<Op>, is_bad: &impl Fn(&[Op]) -> bool) {
-    let mentioned = |it: &Op| match it.effect {
+fn mentioned(it: &Op) -> [Option<u32>; 2] {
+    match it.effect {
         Effect::Read(value) | Effect::Write(value) => [Some(value), None],
         Effect::Cas(from, to, _) => [Some(from), Some(to)],
         Effect::Append(_) => [None, None],
-    };
+    }
+}
+
+/// Drops values, with all operations on them, as long as the rest is impossible: halves first, then single values.
+fn drop_values(ops: &mut Vec<Op>, is_bad: &impl Fn(&[Op]) -> bool) {
     let all: BTreeSet<u32> = ops.iter().flat_map(mentioned).flatten().filter(|it| *it != INITIAL).collect();
     let mut all = Vec::from_iter(all);
     let mut size = all.len().div_ceil(2);
@@ -191,7 +266,8 @@ fn drop_values(ops: &mut Vec<Op>, is_bad: &impl Fn(&[Op]) -> bool) {
         let mut at = 0;
         while at < all.len() {
             let part = at..(at + size).min(all.len());
-            let rest = without(ops, &all[part.clone()]);
+            let values = &all[part.clone()];
+            let rest = without(ops, |value| values.binary_search(&value).is_ok());
             if is_bad(&rest) {
                 *ops = rest;
                 all.drain(part);
@@ -203,10 +279,9 @@ fn drop_values(ops: &mut Vec<Op>, is_bad: &impl Fn(&[Op]) -> bool) {
     }
 }
 
-/// Returns the operations without some values, which are sorted. A compare-and-set from one of them becomes a write, and
+/// Returns the operations without some values. A compare-and-set from one of them becomes a write, and
 /// one to it a read. If the whole has an order, then so has the result.
-fn without(ops: &[Op], values: &[u32]) -> Vec<Op> {
-    let gone = |value: u32| values.binary_search(&value).is_ok();
+fn without(ops: &[Op], gone: impl Fn(u32) -> bool) -> Vec<Op> {
     let rest = ops.iter().filter_map(|it| {
         let effect = match it.effect {
             Effect::Read(value) | Effect::Write(value) if gone(value) => return None,
