@@ -75,7 +75,7 @@ pub enum Call {
     Send(Key, Value),
     /// Reads the log of a key from an offset, or from one that the history does not state. Answer: [`Answer::Entries`].
     Poll(Key, Option<i64>),
-    /// Requests an identifier that nobody else gets. Answer: [`Answer::Value`].
+    /// Requests an identifier that no other client gets. Answer: [`Answer::Value`].
     Next,
     /// Acquires a lock. Answer: [`Answer::Done`], or [`Answer::Value`] with a fencing token.
     Acquire(Key),

@@ -1,6 +1,6 @@
 //! The search for an order of the operations on one object that explains their answers.
 //!
-//! The search is that of Wing and Gong with the memory of Lowe: it takes one operation after the other, and goes back
+//! The search is that of Wing and Gong with the memory of Lowe: it takes one operation after the other, and backtracks
 //! where none is possible. It differs from the published form in the following rules, each of which leaves the verdict
 //! unchanged:
 //!
@@ -392,7 +392,7 @@ impl<'a, O: Object> Search<'a, O> {
         false
     }
 
-    /// Remembers that the configuration fails. Goes back to the one before the last observations, which fails as well.
+    /// Remembers that the configuration fails. Returns to the one before the last observations, which fails as well.
     fn fail(&mut self) {
         if self.lacked.is_empty() {
             while self.path.last().is_some_and(|it| it.is_forced) {

@@ -6,7 +6,7 @@ use crate::models::{Model, by_key, descents};
 use crate::operation::{Answer, Call, History, Key, NEVER, Outcome, Value};
 use crate::search::{Allowance, Found, MOST_PENDING, Object, Span, search};
 
-/// The model of locks, which nobody holds at first.
+/// The model of locks, which no session holds at first.
 pub(crate) const MODEL: Model = Model {
     name: "lock",
     about: "at most one client holds a lock; or, for leases, fencing tokens increase",
@@ -20,7 +20,7 @@ pub(crate) const MODEL: Model = Model {
 const EXCLUSIVE: Levels = 1;
 const FENCED: Levels = 2;
 
-/// An operation on one lock. The holder of a lock is its session, numbered from 1; 0 is nobody.
+/// An operation on one lock. The holder of a lock is its session, numbered from 1; 0 is none.
 #[derive(Clone, Copy)]
 struct Op {
     span: Span,

@@ -82,7 +82,7 @@ fn one_log(history: &History, key: Key, indices: &[usize], findings: &mut Findin
             }
             match send {
                 None => findings.add_case("invented", AT_LEAST_ONCE, history, &[at], || {
-                    format!("{} polled {} from {name}, which nobody sent", who(at), show(value))
+                    format!("{} polled {} from {name}, which no client sent", who(at), show(value))
                 }),
                 Some(send) if operations[send].is_failed() => {
                     findings.add_dirty(AT_LEAST_ONCE, history, &[send, at], || {

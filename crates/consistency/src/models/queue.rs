@@ -67,7 +67,7 @@ fn judge(history: &History, _: Limits, findings: &mut Findings) {
         last_change = last_change.max(it.return_at);
         let Some(element) = places.get(&value).map(|place| &mut all[*place]) else {
             findings.add_case("invented", AT_LEAST_ONCE, history, &[at], || {
-                format!("{} dequeued {}, which nobody enqueued", who(at), history.show(value))
+                format!("{} dequeued {}, which no client enqueued", who(at), history.show(value))
             });
             continue;
         };

@@ -54,7 +54,7 @@ fn judge(history: &History, _: Limits, findings: &mut Findings) {
             let Some(&element) = elements.get(&value) else {
                 if is_invented.insert(value, ()).is_none() {
                     findings.add_case("invented", EVENTUAL, history, &[read], || {
-                        format!("{} read {}, which nobody added", who(read), show(value))
+                        format!("{} read {}, which no client added", who(read), show(value))
                     });
                 }
                 continue;

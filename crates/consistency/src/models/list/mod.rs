@@ -39,7 +39,7 @@ struct Lists<'a> {
     longest: Map<Key, (&'a [Value], u32)>,
     /// The keys that were read, by first appearance.
     keys: Vec<Key>,
-    /// Acknowledged transactions that appended values that nobody read.
+    /// Acknowledged transactions that appended values that no operation read.
     unread: Map<Key, Vec<u32>>,
     /// Keys whose reads contradict each other.
     broken: Map<Key, ()>,
@@ -154,7 +154,7 @@ fn versions(lists: &mut Lists<'_>, edges: &mut Vec<Edge>, findings: &mut Finding
             }
             let Some(writer) = lists.writer(key, value) else {
                 let text = format!(
-                    "{} read {} in {name}, which nobody appended",
+                    "{} read {} in {name}, which no client appended",
                     lists.client(reader),
                     history.show(value)
                 );
@@ -182,7 +182,7 @@ fn versions(lists: &mut Lists<'_>, edges: &mut Vec<Edge>, findings: &mut Finding
         }
         chains.push((key, chain));
     }
-    // An acknowledged append that nobody read comes after everything that was read.
+    // An acknowledged append that no operation read comes after everything that was read.
     for at in 0..history.operations.len() as u32 {
         if lists.operation(at).answer().is_none() {
             continue;

@@ -135,7 +135,7 @@ fn unwritten(
                 sentence(format!("but {other} was told that its write had no effect"))
             }),
             None => findings.add_case("invented", upto(1), history, &[index], || {
-                sentence("which nobody wrote".to_owned())
+                sentence("which no client wrote".to_owned())
             }),
         }
     }

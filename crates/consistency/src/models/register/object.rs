@@ -5,7 +5,7 @@ use crate::hash::Map;
 use crate::operation::{Answer, Call, History, NEVER, Outcome, Value};
 use crate::search::{Object, Span};
 
-/// The number of all values that nobody reads or expects.
+/// The number of all values that no operation reads or expects.
 pub(crate) const UNREAD: u32 = 0;
 /// The number of the initial value.
 pub(crate) const INITIAL: u32 = 1;
@@ -110,7 +110,7 @@ impl Register {
         register
     }
 
-    /// Returns the operations with one number for all values that nobody reads or expects, and the number of numbers.
+    /// Returns the operations with one number for all values that no operation reads or expects, and the number of numbers.
     pub(crate) fn simplified(ops: &[Op]) -> (Vec<Op>, usize) {
         let mentioned = |it: &Op| match it.effect {
             Effect::Read(value) | Effect::Write(value) => value,

@@ -17,7 +17,7 @@ pub(crate) fn is_unique(ops: &[Op], values: usize) -> bool {
 /// Ends the operations that were observed, and drops those that need not have happened.
 ///
 /// An unknown operation that was observed returned at the latest with its first observer. A compare-and-set that was
-/// observed observes, too. An unknown operation that nobody observed can be left out, unless a compare-and-set that was
+/// observed observes, too. An unknown operation that no operation observed can be left out, unless a compare-and-set that was
 /// answered `false` may have seen its value.
 pub(crate) fn resolve(ops: &mut Vec<Op>, values: usize) {
     if !ops.iter().any(Op::is_unknown) {

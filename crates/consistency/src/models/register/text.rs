@@ -11,7 +11,7 @@ pub(crate) struct Texts {
     next: Map<(u32, u32), u32>,
     /// The states that a piece can lead to.
     ends: Map<u32, Vec<u32>>,
-    /// The state of all texts that nobody read.
+    /// The state of all texts that no operation read.
     unread: u32,
 }
 
