@@ -61,14 +61,10 @@ fn refused(label: &str, error: ForeignError) -> CommandError {
 
 /// Returns the judgement as text, with drawings unless the output is quiet.
 fn text(label: &str, history: &History, judgement: &Judgement, is_quiet: bool) -> String {
-    let verdict = match judgement.verdict {
-        Verdict::Pass => " PASS ",
-        Verdict::Fail => " FAIL ",
-        Verdict::Unknown => " UNKNOWN ",
-    };
+    let verdict = judgement.verdict.name().to_uppercase();
     let (count, clients) = (history.operations.len(), history.clients.len());
     let mut text = format!(
-        "{verdict} {label}: {count} operations of {clients} clients, {} {}\n",
+        " {verdict}  {label}: {count} operations of {clients} clients, {} {}\n",
         judgement.model, judgement.level
     );
     let mut drawn = 0;

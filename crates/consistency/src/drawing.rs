@@ -94,7 +94,7 @@ fn lanes(history: &History, case: &Case, labels: &[String]) -> Option<String> {
         } else {
             column = column.max(*lane_end);
             begins[at] = column;
-            // A session may go on after an operation without a result.
+            // A session may continue after an operation without a result.
             *lane_end = column + length(at) + 3;
         }
         column += 1;

@@ -168,6 +168,11 @@ impl Operation {
         matches!(self.outcome, Outcome::Failed)
     }
 
+    /// Returns the time of the return or, if the outcome is unknown, that of the call.
+    pub(crate) const fn end(&self) -> u64 {
+        if self.return_at == NEVER { self.call_at } else { self.return_at }
+    }
+
     /// Returns whether this operation ended before `other` began. Operations with the same time are concurrent.
     pub const fn precedes(&self, other: &Operation) -> bool {
         self.return_at < other.call_at

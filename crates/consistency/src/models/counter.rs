@@ -1,8 +1,8 @@
 //! Counters: `add` and `read`.
 
 use crate::judgement::{Findings, Levels, Limits, upto};
-use crate::models::{Model, last_reads};
-use crate::operation::{Answer, Call, History, NEVER, Operation};
+use crate::models::{Model, final_reads};
+use crate::operation::{Answer, Call, History, Operation};
 
 /// The model of counters, which are 0 at first.
 pub(crate) const MODEL: Model = Model {
@@ -63,18 +63,11 @@ fn judge(history: &History, _: Limits, findings: &mut Findings) {
         if it.answer().is_some() {
             sure[side].push((it.return_at, number));
         }
-        last_add = last_add.max(if it.return_at == NEVER { it.call_at } else { it.return_at });
+        last_add = last_add.max(it.end());
     }
     let ([sure_up, sure_down], [possible_up, possible_down]) = (sure.map(Sums::new), possible.map(Sums::new));
-    let finals = last_reads(history, |at| operations[at].call_at > last_add);
-    if finals.is_empty() && last_add > 0 {
-        findings.doubt(
-            1 << 1,
-            "no client read the counter after the last `add` had ended",
-            "let each client read the counter once more after the last `add`, when the system has recovered",
-        );
-    }
-    let mut finals = finals.into_iter().peekable();
+    let last_add = Some(last_add).filter(|it| *it > 0);
+    let mut finals = final_reads(history, "counter", last_add, findings).into_iter().peekable();
     for (at, it) in operations.iter().enumerate() {
         let Some(found) = read(it) else { continue };
         let is_final = finals.next_if_eq(&at).is_some();

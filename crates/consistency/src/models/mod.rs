@@ -65,8 +65,9 @@ fn by_key(history: &History, key: impl Fn(&Call) -> Option<Key>) -> Vec<(Key, Ve
     all
 }
 
-/// Returns the last answered `read` of each client, if its position satisfies a condition, by position.
-fn last_reads(history: &History, is_final: impl Fn(usize) -> bool) -> Vec<usize> {
+/// Returns the last answered `read` of each client, by position, if it began after the last `add` had ended. `last_add` is
+/// the end of that `add`, if there is one. Without such reads, nothing is known about the second level, `eventual`.
+fn final_reads(history: &History, what: &str, last_add: Option<u64>, findings: &mut Findings) -> Vec<usize> {
     let mut last: Map<u32, usize> = Map::default();
     for (at, it) in history.operations.iter().enumerate() {
         if it.call == Call::ReadAll && it.answer().is_some() {
@@ -74,8 +75,18 @@ fn last_reads(history: &History, is_final: impl Fn(usize) -> bool) -> Vec<usize>
         }
     }
     let reads = history.operations.iter().enumerate();
-    let reads = reads.filter(|(at, it)| last.get(&it.client) == Some(at) && is_final(*at));
-    reads.map(|it| it.0).collect()
+    let reads = reads.filter(|(at, it)| last.get(&it.client) == Some(at));
+    let finals: Vec<usize> = reads.filter(|it| it.1.call_at > last_add.unwrap_or(0)).map(|it| it.0).collect();
+    if finals.is_empty() && last_add.is_some() {
+        findings.doubt(
+            1 << 1,
+            format!("no client read the {what} after the last `add` had ended"),
+            format!(
+                "let each client read the {what} once more after the last `add`, when the system has recovered"
+            ),
+        );
+    }
+    finals
 }
 
 /// Returns pairs of operations such that the second began after the first had ended, but has the smaller number: for each

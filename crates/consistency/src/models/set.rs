@@ -2,8 +2,8 @@
 
 use crate::hash::Map;
 use crate::judgement::{Findings, Levels, Limits, upto};
-use crate::models::{Model, last_reads};
-use crate::operation::{Answer, Call, History, NEVER, Value};
+use crate::models::{Model, final_reads};
+use crate::operation::{Answer, Call, History, Value};
 
 /// The model of sets, which are empty at first.
 pub(crate) const MODEL: Model = Model {
@@ -99,19 +99,8 @@ fn judge(history: &History, _: Limits, findings: &mut Findings) {
 /// Adds acknowledged elements that a final read lacks, and excludes them from what follows.
 fn lost(history: &History, all: &mut [Element], sets: &[(usize, Vec<usize>)], findings: &mut Findings) {
     let operations = &history.operations;
-    let end = |at: usize| match operations[at].return_at {
-        NEVER => operations[at].call_at,
-        end => end,
-    };
-    let last_add = all.iter().map(|it| end(it.add)).max().unwrap_or(0);
-    let finals = last_reads(history, |at| operations[at].call_at > last_add);
-    if finals.is_empty() && !all.is_empty() {
-        findings.doubt(
-            1 << 1,
-            "no client read the set after the last `add` had ended",
-            "let each client read the set once more after the last `add`, when the system has recovered",
-        );
-    }
+    let last_add = all.iter().map(|it| operations[it.add].end()).max();
+    let finals = final_reads(history, "set", last_add, findings);
     let mut in_finals = vec![0; all.len()];
     let mut lacking = vec![usize::MAX; all.len()];
     for (count, &read) in finals.iter().enumerate() {
