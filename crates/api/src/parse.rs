@@ -152,6 +152,9 @@ fn ambiguous_parameters(text: &str, federation: &Federation) -> Vec<Mistake> {
         let digits = word.trim_start_matches(['-', '+']);
         digits.len() > 1 && digits.starts_with('0') && digits.bytes().all(|it| it.is_ascii_digit())
     };
+    if !text.contains("parameters") {
+        return Vec::new();
+    }
     let is_ambiguous = |word: &str| is_octal(word) || BOOLEANS_OF_KUBECTL.contains(&word);
     let locations = Locations::of(text);
     let words = locations

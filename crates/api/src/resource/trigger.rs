@@ -202,10 +202,12 @@ fn causes(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// The kinds of facts that processes report, but for which no fault can wait.
+pub(crate) const NOT_TRIGGERING: [FactKind; 3] = [FactKind::Ready, FactKind::LinesLeftOut, FactKind::Checked];
+
 /// Returns the kinds of facts for which a fault can wait.
 pub(crate) fn triggering() -> impl Iterator<Item = FactKind> {
-    let none = [FactKind::Ready, FactKind::LinesLeftOut, FactKind::Checked];
-    FactKind::OF_PROCESSES.into_iter().filter(move |it| !none.contains(it))
+    FactKind::OF_PROCESSES.into_iter().filter(|it| !NOT_TRIGGERING.contains(it))
 }
 
 /// Returns the schema of the kinds of facts for which a fault can wait.

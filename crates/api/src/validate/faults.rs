@@ -8,8 +8,8 @@ use crate::failure_trace::hits;
 use crate::plan::times_of;
 use crate::quantity::Duration;
 use crate::resource::{
-    ANY, ActionRef, Family, FaultSpec, LoseRack, MAX_EXCEPT, MAX_FAULTS, Mtbf, Partition, ProtocolSpec,
-    System, TraceTrigger, TriggerRef, When,
+    ANY, ActionRef, Family, FaultSpec, LoseRack, MAX_EXCEPT, MAX_FAULTS, Mtbf, NOT_TRIGGERING, Partition,
+    ProtocolSpec, System, TraceTrigger, TriggerRef, When,
 };
 
 /// Maximum number of faults that all `mtbf` and `trace` entries together cause with the seed of the federation.
@@ -291,8 +291,7 @@ impl Check<'_> {
     fn reportable(&mut self, path: &str, fact: FactKind) {
         let of_systems = FactKind::OF_SYSTEMS.contains(&fact);
         if self.spec.application.family() == Family::System {
-            let none = [FactKind::Ready, FactKind::LinesLeftOut, FactKind::Checked];
-            if !of_systems || none.contains(&fact) {
+            if !of_systems || NOT_TRIGGERING.contains(&fact) {
                 self.problem(
                     format!("{path}.fact"),
                     "a fault of a system cannot wait for this fact",

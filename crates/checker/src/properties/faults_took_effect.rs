@@ -1,8 +1,8 @@
 //! The planned faults had an effect. A run that ended normally without one of them does not show what it was meant to
 //! show, so it does not pass: a fault with a fixed time or a trigger did not become due, it found nothing to strike, or no
 //! process applied it. Faults whose times are drawn (`mtbf`), or taken from a failure trace, need not occur, but a run in
-//! which no fault took effect, or for which the seed drew none, proves nothing. If facts of the supervisor may be missing, a fault of which there is no fact
-//! may have taken effect.
+//! which no fault took effect, or for which the seed drew none, proves nothing. If facts of the supervisor may be missing,
+//! a fault of which there is no fact may have taken effect.
 //!
 //! The supervisor records a fault before it sends the orders that inject it. On real processes, the run may end before
 //! a process applies such an order. A fault took effect if the manifest states when a process applied it, or ended.

@@ -1,6 +1,6 @@
 //! Expectations of what programs log.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use faultline_core::{FaultNo, LinesOf, ProcessId, Span, Time, WatchNo};
 use faultline_trace::duration::instant;
@@ -300,9 +300,8 @@ impl Measuring<'_, '_> {
             words.push(format!("no line followed until {}", instant(seconds_of(silence.0.upto))));
         }
         if let Some((no, at, _)) = fault {
-            let injected: BTreeMap<_, _> =
-                history.supervision.injected.iter().map(|it| (it.0, it.1)).collect();
-            let what = injected.get(&no).map(|it| describe_injected_fault(it, names)).unwrap_or_default();
+            let injected = history.supervision.injected.iter().find(|it| it.0 == no);
+            let what = injected.map(|it| describe_injected_fault(it.1, names)).unwrap_or_default();
             let at = instant(seconds_of(at));
             words.push(format!("the last fault before: fault {} at {at} ({what})", no.0));
         }
