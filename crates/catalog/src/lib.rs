@@ -1,9 +1,10 @@
 //! Translates a federation into the configurations of its protocol and its application. No other crate does this.
 //!
-//! Protocols are monomorphised: [`Visitor::visit`] is called with the type of a federation's processes. All
-//! applications that exchange messages share one type, and all task-based programs share another. This crate does not
-//! run anything.
+//! All protocols for processes that exchange messages share one type, [`AnyProtocol`], and so do all applications that
+//! exchange messages, and all task-based programs. [`Visitor::visit`] is called with the type of a federation's processes.
+//! This crate does not run anything.
 
+pub mod any;
 mod application;
 pub mod custom;
 pub mod defect;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 
 use faultline_api::failure_trace::unread_traces;
 use faultline_api::resource::custom::InvalidParameter;
-use faultline_api::resource::{self, Family, FederationSpec, ProtocolSpec, Simulator, Storage, StorageKind};
+use faultline_api::resource::{self, Family, FederationSpec, Simulator, Storage, StorageKind};
 use faultline_api::{Federation, Names, Problem, plan_among, validate};
 use faultline_core::fault::LinkProperties;
 use faultline_core::{
@@ -30,15 +31,10 @@ use faultline_core::{
     NodeId, Presence, Process, ProcessId, Promises, Protocol, Role, Span,
 };
 use faultline_dataflow::TaskProtocol;
-use faultline_protocols::coordinated::{Coordinated, Coordination};
-use faultline_protocols::none::NoProtocol;
-use faultline_protocols::{
-    chandy_lamport, coordinated, full_logging, hc3i, hydee, independent, pessimistic_logging, spbc,
-};
 use faultline_supervisor::process_seed;
 use faultline_workloads::{Invalid, Workload};
 
-use custom::Erased;
+pub use any::AnyProtocol;
 pub use custom::{CustomApplication, CustomProtocol};
 pub use defect::Defect;
 pub use hosted::Hosted;
@@ -47,7 +43,6 @@ pub use program::{
     end_all, guard_with, host_in, never_reuse, prepare_programs, show_lines, store_in,
     with_exchanged_executions,
 };
-use protocol::defects;
 pub use rederive::{Rederived, rederive};
 pub use tasks::{TasksSetup, TasksVisitor, check_memory, with_tasks};
 pub use watched::{Watched, check_virtual_time};
@@ -121,35 +116,11 @@ pub trait Visitor {
     fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output;
 }
 
-/// An operation on a federation whose processes exchange messages, generic over the federation's protocol.
-pub trait MessagesVisitor {
-    /// The result of the operation.
-    type Output;
-
-    /// Performs the operation. Called once, with the type of the federation's protocol.
-    fn visit<P>(self, setup: MessagesSetup<P>) -> Self::Output
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync;
-}
-
 /// The setup of a federation whose processes exchange messages.
-pub type MessagesSetup<P, A = Workload> = Setup<Node<P, A>>;
+pub type MessagesSetup<P = AnyProtocol, A = Workload> = Setup<Node<P, A>>;
 
-/// Adapts a [`Visitor`] to the traits for one kind of federation: [`MessagesVisitor`] and [`TasksVisitor`].
+/// Adapts a [`Visitor`] to [`TasksVisitor`].
 struct Any<V>(V);
-
-impl<V: Visitor> MessagesVisitor for Any<V> {
-    type Output = V::Output;
-
-    fn visit<P>(self, setup: MessagesSetup<P>) -> V::Output
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
-        self.0.visit(setup)
-    }
-}
 
 impl<V: Visitor> TasksVisitor for Any<V> {
     type Output = V::Output;
@@ -311,18 +282,14 @@ pub fn with_setup<V: Visitor>(
     with_valid(federation, seed, None, visitor)
 }
 
-/// Works like [`with_setup`], but for processes that exchange messages.
+/// Sets up a federation whose processes exchange messages. `seed` replaces the resource's own seed.
 ///
 /// # Errors
 ///
 /// Fails if the federation cannot be set up.
-pub fn with_messages<V: MessagesVisitor>(
-    federation: &Federation,
-    seed: Option<u64>,
-    visitor: V,
-) -> Result<V::Output, SetupError> {
+pub fn messages(federation: &Federation, seed: Option<u64>) -> Result<MessagesSetup, SetupError> {
     check(federation)?;
-    with_valid_messages(federation, seed, None, visitor)
+    valid_messages(federation, seed, None)
 }
 
 /// Sets up a federation that is known to pass [`validate()`], with `defect` enabled in its protocol. Skips the
@@ -339,7 +306,7 @@ pub fn with_valid<V: Visitor>(
     visitor: V,
 ) -> Result<V::Output, SetupError> {
     match federation.spec.application.family() {
-        Family::Messages => with_valid_messages(federation, seed, defect, Any(visitor)),
+        Family::Messages => Ok(visitor.visit(valid_messages(federation, seed, defect)?)),
         Family::Tasks => with_valid_program(federation, seed, defect, visitor),
         Family::System => watched::with_valid_system(federation, seed, visitor),
     }
@@ -363,78 +330,19 @@ pub fn with_valid_program<V: Visitor>(
     }
 }
 
-/// Works like [`with_valid`], but for processes that exchange messages.
+/// Works like [`messages`], but for a federation that is known to pass [`validate()`], with `defect` enabled in its protocol.
 ///
 /// # Errors
 ///
-/// Fails if the federation cannot be set up.
-pub fn with_valid_messages<V: MessagesVisitor>(
+/// Fails if the application cannot run on the clusters, if the defect belongs to another protocol, or if this build
+/// cannot enable defects.
+pub fn valid_messages(
     federation: &Federation,
     seed: Option<u64>,
     defect: Option<Defect>,
-    visitor: V,
-) -> Result<V::Output, SetupError> {
-    if defect.is_some() && !defect::AVAILABLE {
-        return Err(SetupError::WithoutDefects);
-    }
-    let spec = &federation.spec;
-    let seed = seed.unwrap_or_else(|| spec.seed());
-    /// Passes the setup of a protocol with this configuration to the visitor.
-    macro_rules! visit {
-        ($protocol:ty, $config:expr) => {{
-            let config = $config;
-            visitor.visit(MessagesSetup::<$protocol>::of_own(federation, seed, config)?)
-        }};
-    }
-    Ok(match &spec.protocol {
-        ProtocolSpec::Hc3i(_) => visit!(hc3i::Hc3i, protocol::hc3i(spec, defect)?),
-        ProtocolSpec::Hydee(_) => {
-            visit!(hydee::Hydee, protocol::logging(spec, defects!(defect, hydee, Hydee)))
-        }
-        ProtocolSpec::FullLogging(_) => {
-            protocol::without_defects(defect)?;
-            visit!(full_logging::FullLogging, protocol::logging(spec, ()))
-        }
-        ProtocolSpec::Spbc(_) => {
-            visit!(spbc::Spbc, protocol::logging(spec, defects!(defect, spbc, Spbc)))
-        }
-        ProtocolSpec::PessimisticLogging(_) => visit!(
-            pessimistic_logging::PessimisticLogging,
-            protocol::logging(spec, defects!(defect, pessimistic_logging, Pessimistic))
-        ),
-        ProtocolSpec::Independent(_) => {
-            visit!(independent::Independent, protocol::independent(spec, defect)?)
-        }
-        ProtocolSpec::Coordinated(_) => {
-            let options = protocol::options(spec, defects!(defect, coordinated, Coordinated));
-            visit!(Coordinated, coordinated::Config { options, coordination: Coordination::Direct })
-        }
-        ProtocolSpec::HierarchicalCoordinated(_) => {
-            let options = protocol::options(spec, defects!(defect, coordinated, Coordinated));
-            visit!(Coordinated, coordinated::Config { options, coordination: Coordination::Hierarchical })
-        }
-        ProtocolSpec::ChandyLamport(_) => visit!(
-            chandy_lamport::ChandyLamport,
-            protocol::options(spec, defects!(defect, chandy_lamport, ChandyLamport))
-        ),
-        ProtocolSpec::None(_) => {
-            protocol::without_defects(defect)?;
-            visit!(NoProtocol, ())
-        }
-        ProtocolSpec::Custom(custom) => {
-            protocol::without_defects(defect)?;
-            let config =
-                custom::protocol(custom, spec).ok_or_else(|| SetupError::unknown("protocol", custom))?;
-            visit!(Erased, config.map_err(|it| SetupError::unsuitable("protocol", it))?)
-        }
-        ProtocolSpec::Program(it) => {
-            protocol::without_defects(defect)?;
-            visit!(Erased, program::config(it, spec))
-        }
-        ProtocolSpec::Tic(_) | ProtocolSpec::Sel(_) | ProtocolSpec::Satin(_) | ProtocolSpec::Cck(_) => {
-            return Err(SetupError::Tasks);
-        }
-    })
+) -> Result<MessagesSetup, SetupError> {
+    let seed = seed.unwrap_or_else(|| federation.spec.seed());
+    MessagesSetup::of_own(federation, seed, protocol::config(&federation.spec, defect)?)
 }
 
 /// Returns the clusters that join during the run.

@@ -1,16 +1,22 @@
-//! Translates the protocol's options into its configuration.
+//! Translates the options of protocols into their configurations.
 
 use std::sync::Arc;
 
 use faultline_api::resource::{self, Checkpointing, FederationSpec, ProtocolSpec};
 use faultline_core::Span;
 use faultline_dataflow::partition::RerunOptions;
+use faultline_protocols::coordinated::{self, Coordination};
 use faultline_protocols::hc3i::{self, CollectBy, Config, Forcing, Piggyback};
 use faultline_protocols::placement::{Placement, ReplicateTo};
-use faultline_protocols::{LoggingOptions, Options, cck, independent, satin, theft};
+use faultline_protocols::{
+    LoggingOptions, Options, cck, chandy_lamport, hydee, independent, pessimistic_logging, satin, spbc, theft,
+};
 
+use crate::any::AnyConfig;
 use crate::defect::AVAILABLE;
-use crate::{Defect, SetupError};
+#[cfg(debug_assertions)]
+use crate::defect::CodeDefect;
+use crate::{Defect, SetupError, custom, program};
 
 /// The period of a disabled timer: one hundred years.
 const NEVER: Span = Span::from_secs(100 * 365 * 24 * 3600);
@@ -22,15 +28,64 @@ macro_rules! defects {
         match $defect.map(|it| (it, it.in_code())) {
             None => $protocol::Defects::default(),
             #[cfg(debug_assertions)]
-            Some((_, $crate::defect::CodeDefect::$code(it))) => $protocol::Defects::only(it),
-            Some((defect, _)) => return Err($crate::protocol::not_applicable(defect)),
+            Some((_, CodeDefect::$code(it))) => $protocol::Defects::only(it),
+            Some((defect, _)) => return Err(not_applicable(defect)),
         }
     };
 }
-pub(crate) use defects;
+
+/// Returns the configuration of the protocol of a federation whose processes exchange messages, with `defect` enabled.
+pub(crate) fn config(spec: &FederationSpec, defect: Option<Defect>) -> Result<AnyConfig, SetupError> {
+    if defect.is_some() && !AVAILABLE {
+        return Err(SetupError::WithoutDefects);
+    }
+    let global = |coordination| -> Result<AnyConfig, SetupError> {
+        let options = options(spec, defects!(defect, coordinated, Coordinated));
+        Ok(AnyConfig::Coordinated(Arc::new(coordinated::Config { options, coordination })))
+    };
+    let config = match &spec.protocol {
+        ProtocolSpec::Hc3i(_) => AnyConfig::Hc3i(Arc::new(hc3i(spec, defect)?)),
+        ProtocolSpec::Hydee(_) => {
+            AnyConfig::Hydee(Arc::new(logging(spec, defects!(defect, hydee, Hydee))))
+        }
+        ProtocolSpec::Spbc(_) => AnyConfig::Spbc(Arc::new(logging(spec, defects!(defect, spbc, Spbc)))),
+        ProtocolSpec::PessimisticLogging(_) => {
+            let defects = defects!(defect, pessimistic_logging, Pessimistic);
+            AnyConfig::PessimisticLogging(Arc::new(logging(spec, defects)))
+        }
+        ProtocolSpec::Independent(_) => AnyConfig::Independent(Arc::new(independent(spec, defect)?)),
+        ProtocolSpec::Coordinated(_) => global(Coordination::Direct)?,
+        ProtocolSpec::HierarchicalCoordinated(_) => global(Coordination::Hierarchical)?,
+        ProtocolSpec::ChandyLamport(_) => {
+            let defects = defects!(defect, chandy_lamport, ChandyLamport);
+            AnyConfig::ChandyLamport(Arc::new(options(spec, defects)))
+        }
+        ProtocolSpec::FullLogging(_) => {
+            without_defects(defect)?;
+            AnyConfig::FullLogging(Arc::new(logging(spec, ())))
+        }
+        ProtocolSpec::None(_) => {
+            without_defects(defect)?;
+            AnyConfig::None(Arc::new(()))
+        }
+        ProtocolSpec::Custom(it) => {
+            without_defects(defect)?;
+            let config = custom::protocol(it, spec).ok_or_else(|| SetupError::unknown("protocol", it))?;
+            AnyConfig::Erased(Arc::new(config.map_err(|it| SetupError::unsuitable("protocol", it))?))
+        }
+        ProtocolSpec::Program(it) => {
+            without_defects(defect)?;
+            AnyConfig::Erased(Arc::new(program::config(it, spec)))
+        }
+        ProtocolSpec::Tic(_) | ProtocolSpec::Sel(_) | ProtocolSpec::Satin(_) | ProtocolSpec::Cck(_) => {
+            return Err(SetupError::Tasks);
+        }
+    };
+    Ok(config)
+}
 
 /// Returns the parameters of HC3I.
-pub(crate) fn hc3i(spec: &FederationSpec, defect: Option<Defect>) -> Result<Config, SetupError> {
+fn hc3i(spec: &FederationSpec, defect: Option<Defect>) -> Result<Config, SetupError> {
     let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
     Ok(Config {
         checkpoint_every: checkpoint_every(spec, checkpointing.every),
@@ -62,7 +117,7 @@ pub(crate) fn hc3i(spec: &FederationSpec, defect: Option<Defect>) -> Result<Conf
 }
 
 /// Returns the parameters of independent checkpoints.
-pub(crate) fn independent(
+fn independent(
     spec: &FederationSpec,
     defect: Option<Defect>,
 ) -> Result<independent::Config, SetupError> {
@@ -77,7 +132,7 @@ pub(crate) fn independent(
 }
 
 /// Returns the parameters of a protocol that takes checkpoints of the whole federation.
-pub(crate) fn options<D>(spec: &FederationSpec, defects: D) -> Options<D> {
+fn options<D>(spec: &FederationSpec, defects: D) -> Options<D> {
     let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
     Options {
         checkpoint_every: checkpointing.every,
@@ -89,7 +144,7 @@ pub(crate) fn options<D>(spec: &FederationSpec, defects: D) -> Options<D> {
 }
 
 /// Returns the reason why a defect cannot be enabled.
-pub(crate) fn not_applicable(defect: Defect) -> SetupError {
+fn not_applicable(defect: Defect) -> SetupError {
     match AVAILABLE {
         true => SetupError::ForeignDefect(defect),
         false => SetupError::WithoutDefects,

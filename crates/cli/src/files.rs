@@ -5,9 +5,9 @@ use std::time::SystemTime;
 use faultline_api::Federation;
 use faultline_api::parse::bare_booleans;
 use faultline_api::samples::{PROGRAMS, SAMPLES, SYSTEMS, Sample};
-use faultline_catalog::{MessagesSetup, MessagesVisitor, with_messages};
+use faultline_catalog::messages;
 pub(crate) use faultline_console::source::{Source, read, read_with, unfit};
-use faultline_core::{PlannedFault, ProcessId, Protocol, Time, Trigger};
+use faultline_core::{PlannedFault, ProcessId, Time, Trigger};
 use faultline_fuzz::{Difference, Differs, difference};
 use faultline_report::explain::count;
 use faultline_report::table::titled;
@@ -88,7 +88,9 @@ fn print_changes(running: &Source, new: &Federation, source: &Source) -> Result<
 /// Prints whether the application sends the same messages in all tested orders of delivery. Returns a
 /// bad-input error if the messages differ and the protocol requires them to be the same.
 fn check_orders(federation: &Federation, manifest: &Manifest, orders: u32) -> Result<Exit, CommandError> {
-    let found = with_messages(federation, None, Orders(orders)).map_err(unfit)?;
+    let setup = messages(federation, None).map_err(unfit)?;
+    let seed = |process| process_seed(setup.seed, process);
+    let found = difference::<Workload>(&setup.process.application, &setup.membership, seed, orders);
     let in_orders = format!("in {}", count(u64::from(orders) + 1, "delivery order"));
     let Some(Difference { process, send, what, .. }) = found else {
         output::print(&format!("every process sends the same messages {in_orders}\n"))?;
@@ -112,19 +114,6 @@ fn check_orders(federation: &Federation, manifest: &Manifest, orders: u32) -> Re
             output::print(&format!("{text}; protocols that require send determinism cannot protect it\n"))?;
             Ok(Exit::Pass)
         }
-    }
-}
-
-/// Compares the messages that a federation's application sends in one order of delivery with those that it
-/// sends in this many random orders.
-struct Orders(u32);
-
-impl MessagesVisitor for Orders {
-    type Output = Option<Difference>;
-
-    fn visit<P: Protocol>(self, setup: MessagesSetup<P>) -> Option<Difference> {
-        let seed = |process| process_seed(setup.seed, process);
-        difference::<Workload>(&setup.process.application, &setup.membership, seed, self.0)
     }
 }
 

@@ -5,10 +5,9 @@ use std::time::UNIX_EPOCH;
 use faultline_api::Federation;
 use faultline_api::resource::Family;
 use faultline_catalog::{
-    Defect, Hosted, MessagesSetup, MessagesVisitor, Setup, SetupError, Visitor, manifest,
-    with_valid_messages, with_valid_program,
+    Defect, Hosted, Setup, SetupError, Visitor, manifest, valid_messages, with_valid_program,
 };
-use faultline_core::{Membership, Protocol};
+use faultline_core::Membership;
 use faultline_session::Session;
 use faultline_trace::Manifest;
 use faultline_trace::manifest::BackendKind;
@@ -38,9 +37,12 @@ impl Subject {
         program: &Program,
         defect: Option<Defect>,
     ) -> Result<Subject, SetupError> {
-        let preparation = Preparation { federation, program };
+        let preparation = Preparation { federation };
         match federation.spec.application.family() {
-            Family::Messages => with_valid_messages(federation, Some(0), defect, preparation),
+            Family::Messages => {
+                let setup = valid_messages(federation, Some(0), defect)?;
+                Ok(preparation.complete(setup.hosting::<Rank>(program.clone())))
+            }
             Family::Tasks => with_valid_program(federation, Some(0), defect, preparation),
             Family::System => Err(SetupError::System),
         }
@@ -59,19 +61,6 @@ impl Subject {
 
 struct Preparation<'a> {
     federation: &'a Federation,
-    program: &'a Program,
-}
-
-impl MessagesVisitor for Preparation<'_> {
-    type Output = Subject;
-
-    fn visit<P>(self, setup: MessagesSetup<P>) -> Subject
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
-        self.complete(setup.hosting::<Rank>(self.program.clone()))
-    }
 }
 
 /// Prepares the exploration of processes that run the federation's own program.

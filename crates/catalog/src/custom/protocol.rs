@@ -1,17 +1,14 @@
-//! Protocols from other crates as a single type, for which drivers are compiled once.
-//!
-//! The real protocol is behind a pointer. It acts on a host of its own, which forwards everything to the host of
-//! [`Erased`] and hides the types of the values that are sent and saved.
+//! Protocols from other crates as a single type. The real protocol is behind a pointer, and the types of the values that
+//! it sends and saves are hidden.
 
 use std::fmt::Debug;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
-use faultline_core::process::To;
 use faultline_core::{
-    Claim, Footprint, Gauges, Host, Image, ImageName, Incarnation, Input, LifeStart, Machine, MessageId,
-    Payload, Promises, Protocol, ProtocolTypes, Role, Stamp, Time,
+    Footprint, Gauges, Host, Input, LifeStart, Promises, Protocol, ProtocolTypes, Role, Stamp, Time,
 };
+
+use crate::any::carrier::{self, Carrier};
 
 use super::wire::{Opaque, OpaqueMessage, OpaqueSaved, OpaqueStamp};
 
@@ -147,9 +144,7 @@ where
         now: Time,
         host: &mut dyn Host<Erased>,
     ) -> Box<dyn Instance> {
-        let LifeStart { me, life, boot, membership, config: _, record, seed, facts } = start;
-        let start = LifeStart { me, life, boot, membership, config: self.0.clone(), record, seed, facts };
-        Box::new(InstanceOf(P::start(start, now, &mut HostOf(host, PhantomData))))
+        Box::new(InstanceOf(carrier::start::<Erased, P>(start, self.0.clone(), now, host)))
     }
 }
 
@@ -173,7 +168,7 @@ where
     }
 
     fn handle(&mut self, input: Input<Erased>, now: Time, host: &mut dyn Host<Erased>) {
-        self.0.handle(reveal(input), now, &mut HostOf(host, PhantomData));
+        carrier::handle::<Erased, P>(&mut self.0, input, now, host);
     }
 
     fn next_deadline(&self) -> Option<Time> {
@@ -185,138 +180,37 @@ where
     }
 }
 
-fn reveal<P: Protocol>(input: Input<Erased>) -> Input<P> {
-    match input {
-        Input::Sent { id, payload } => Input::Sent { id, payload },
-        Input::Consumed(id) => Input::Consumed(id),
-        Input::Received { id, stamp, payload } => Input::Received { id, stamp: owned(&stamp.value), payload },
-        Input::Control { from, message } => Input::Control { from, message: owned(&message.value) },
-        Input::Image { from, image } => Input::Image { from, image: reveal_image::<P>(&image) },
-        Input::Snapshot(snapshot) => Input::Snapshot(snapshot),
-        Input::Rested => Input::Rested,
-        Input::Left => Input::Left,
-        Input::Persisted(name) => Input::Persisted(name),
-        Input::PersistFailed(name) => Input::PersistFailed(name),
-        Input::Read { name, image } => Input::Read { name, image: image.as_deref().map(reveal_image::<P>) },
-        Input::Listed(images) => {
-            Input::Listed(images.into_iter().map(|(name, head)| (name, head.reveal())).collect())
-        }
-        Input::Recorded { version } => Input::Recorded { version },
-        Input::Membership(membership) => Input::Membership(membership),
-        Input::Timeout => Input::Timeout,
-    }
-}
-
-fn owned<T: faultline_core::application::Wire>(value: &Opaque) -> T {
-    Arc::unwrap_or_clone(value.reveal())
-}
-
-fn reveal_image<P: ProtocolTypes>(image: &Image<Opaque, OpaqueSaved>) -> Arc<Image<P::Head, P::Saved>> {
-    let Image { name, head, saved, snapshot } = image;
-    Arc::new(Image {
-        name: *name,
-        head: head.reveal(),
-        saved: saved.value.reveal(),
-        snapshot: snapshot.clone(),
-    })
-}
-
-fn erase_image<P: ProtocolTypes>(image: &Image<P::Head, P::Saved>) -> Image<Opaque, OpaqueSaved> {
-    let Image { name, head, saved, snapshot } = image;
-    Image {
-        name: *name,
-        head: Arc::new(Opaque::share(head.clone())),
-        saved: Arc::new(OpaqueSaved { len: P::saved_len(saved), value: Opaque::share(saved.clone()) }),
-        snapshot: snapshot.clone(),
-    }
-}
-
-/// The host on which a protocol acts.
-struct HostOf<'a, P>(&'a mut dyn Host<Erased>, PhantomData<P>);
-
-impl<P: Protocol> Machine<P> for HostOf<'_, P> {
-    fn control(&mut self, to: To, message: P::Control) {
+impl<P: Protocol> Carrier<P> for Erased {
+    fn carry_control(message: P::Control) -> OpaqueMessage {
         let kind = P::control_kind(&message);
-        self.0.control(to, OpaqueMessage { kind, value: Opaque::of(message) });
+        OpaqueMessage { kind, value: Opaque::of(message) }
     }
 
-    fn send_image(&mut self, to: faultline_core::ProcessId, image: Arc<Image<P::Head, P::Saved>>) {
-        self.0.send_image(to, Arc::new(erase_image::<P>(&image)));
+    fn carry_stamp(stamp: P::Stamp) -> OpaqueStamp {
+        OpaqueStamp { position: stamp.position(), value: Opaque::of(stamp) }
     }
 
-    fn persist(&mut self, image: Arc<Image<P::Head, P::Saved>>) {
-        self.0.persist(Arc::new(erase_image::<P>(&image)));
+    fn carry_head(head: Arc<P::Head>) -> Opaque {
+        Opaque::share(head)
     }
 
-    fn read(&mut self, name: ImageName) {
-        self.0.read(name);
+    fn carry_saved(saved: Arc<P::Saved>) -> OpaqueSaved {
+        OpaqueSaved { len: P::saved_len(&saved), value: Opaque::share(saved) }
     }
 
-    fn list(&mut self) {
-        self.0.list();
+    fn control(message: OpaqueMessage) -> P::Control {
+        Arc::unwrap_or_clone(message.value.reveal())
     }
 
-    fn delete(&mut self, name: ImageName) {
-        self.0.delete(name);
+    fn stamp(stamp: OpaqueStamp) -> P::Stamp {
+        Arc::unwrap_or_clone(stamp.value.reveal())
     }
 
-    fn record(&mut self, version: u64, bytes: Arc<[u8]>) {
-        self.0.record(version, bytes);
+    fn head(head: &Opaque) -> Arc<P::Head> {
+        head.reveal()
     }
 
-    fn started(&mut self) {
-        self.0.started();
-    }
-
-    fn held(&mut self) {
-        self.0.held();
-    }
-
-    fn claim(&mut self, claim: Claim) {
-        self.0.claim(claim);
-    }
-}
-
-impl<P: Protocol> Host<P> for HostOf<'_, P> {
-    fn transmit(&mut self, id: MessageId, stamp: P::Stamp, payload: Payload) {
-        let stamp = OpaqueStamp { position: stamp.position(), value: Opaque::of(stamp) };
-        self.0.transmit(id, stamp, payload);
-    }
-
-    fn suppress(&mut self, id: MessageId) {
-        self.0.suppress(id);
-    }
-
-    fn deliver(&mut self, id: MessageId, payload: Payload) {
-        self.0.deliver(id, payload);
-    }
-
-    fn drop_stale(&mut self, id: MessageId) {
-        self.0.drop_stale(id);
-    }
-
-    fn hold(&mut self) {
-        self.0.hold();
-    }
-
-    fn wait(&mut self) {
-        self.0.wait();
-    }
-
-    fn release(&mut self) {
-        self.0.release();
-    }
-
-    fn request_snapshot(&mut self) {
-        self.0.request_snapshot();
-    }
-
-    fn request_rest(&mut self) {
-        self.0.request_rest();
-    }
-
-    fn restore(&mut self, from: Option<&Image<P::Head, P::Saved>>, incarnation: Incarnation) {
-        let from = from.map(erase_image::<P>);
-        self.0.restore(from.as_ref(), incarnation);
+    fn saved(saved: &OpaqueSaved) -> Arc<P::Saved> {
+        saved.value.reveal()
     }
 }

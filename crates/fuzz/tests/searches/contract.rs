@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use faultline_catalog::{MessagesSetup, MessagesVisitor, with_messages};
+use faultline_catalog::messages;
 use faultline_checker::{Judgement, Property, Verdict};
 use faultline_core::fault::Outcome;
-use faultline_core::{Membership, ProcessId, Protocol, Span};
+use faultline_core::{Membership, ProcessId, Span};
 use faultline_fuzz::{Differs, Scenario, difference, run};
 use faultline_session::{Session, Simulator};
 use faultline_workloads::{Workload, exchange, farm, heat, salted};
@@ -40,34 +40,24 @@ spec:
 }
 
 /// Runs the master-worker application instead of the federation's own.
-struct RunFarm<'a>(&'a faultline_api::Federation);
-
-impl MessagesVisitor for RunFarm<'_> {
-    type Output = (Outcome, Judgement);
-
-    fn visit<P>(self, setup: MessagesSetup<P>) -> Self::Output
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
-        let setup = setup.hosting::<Workload>(farm(200));
-        let session = Session::new(self.0).seed(setup.seed);
-        // The result depends on which worker answers first.
-        let run = session.simulate_setup(&setup, || None, &mut Simulator::new(&mut ())).judge();
-        (run.manifest.outcome.expect("it has ended"), run.judgement)
-    }
+fn run_farm(federation: &faultline_api::Federation, seed: u64) -> (Outcome, Judgement) {
+    let setup = messages(federation, Some(seed)).unwrap().hosting::<Workload>(farm(200));
+    let session = Session::new(federation).seed(seed);
+    // The result depends on which worker answers first.
+    let run = session.simulate_setup(&setup, || None, &mut Simulator::new(&mut ())).judge();
+    (run.manifest.outcome.expect("it has ended"), run.judgement)
 }
 
 #[test]
 fn master_and_workers_are_refused_once_detected() {
     let calm = federation("[]", "");
-    let sound = with_messages(&calm, Some(1), RunFarm(&calm)).unwrap();
+    let sound = run_farm(&calm, 1);
     assert_eq!((sound.0, sound.1.verdict), (Outcome::Completed, Verdict::Pass), "{:?}", sound.1.reasons);
 
     let federation = federation("[{ at: 100ms, crash: { cluster: a, node: 0 } }]", "");
     let mut refused = 0;
     for seed in 0..20 {
-        let (outcome, judgement) = with_messages(&federation, Some(seed), RunFarm(&federation)).unwrap();
+        let (outcome, judgement) = run_farm(&federation, seed);
         let Outcome::NotRepeated { id } = outcome else { continue };
         refused += 1;
         assert_eq!(id.from, MASTER);
@@ -85,14 +75,7 @@ fn master_and_workers_are_refused_once_detected() {
 }
 
 fn membership() -> Membership {
-    struct Of;
-    impl MessagesVisitor for Of {
-        type Output = Membership;
-        fn visit<P: Protocol>(self, setup: MessagesSetup<P>) -> Membership {
-            setup.membership
-        }
-    }
-    with_messages(&federation("[]", ""), None, Of).unwrap()
+    messages(&federation("[]", ""), None).unwrap().membership
 }
 
 fn of_workload(config: faultline_workloads::Config) -> Option<faultline_fuzz::Difference> {

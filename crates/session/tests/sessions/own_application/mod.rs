@@ -5,10 +5,10 @@ mod sort;
 use std::sync::Arc;
 
 use faultline_api::{Federation, parse};
-use faultline_catalog::{MessagesSetup, MessagesVisitor, manifest, with_messages};
+use faultline_catalog::{manifest, messages};
 use faultline_checker::{Judgement, Verdict};
 use faultline_core::fault::Outcome;
-use faultline_core::{Digest, ProcessId, Protocol};
+use faultline_core::{Digest, ProcessId};
 use faultline_session::{Session, Simulator};
 use faultline_workloads::messaging::{Performer, digest_of, pack, sequential};
 use sort::Sort;
@@ -17,24 +17,14 @@ use sort::Sort;
 const EACH: usize = 50;
 
 /// Runs the example in place of the federation's application.
-struct RunSort<'a>(&'a Federation);
-
-impl MessagesVisitor for RunSort<'_> {
-    type Output = (Judgement, usize);
-
-    fn visit<P>(self, setup: MessagesSetup<P>) -> Self::Output
-    where
-        P: Protocol + Send + Sync + 'static,
-        P::Config: Send + Sync,
-    {
-        let setup = setup.hosting::<Performer<Sort>>(EACH);
-        let session = Session::new(self.0).seed(setup.seed);
-        let expected = || manifest::expected(&setup);
-        let run = session.simulate_setup(&setup, expected, &mut Simulator::new(&mut ())).judge();
-        assert_eq!(run.manifest.outcome, Some(Outcome::Completed));
-        assert!(run.manifest.expected.is_some(), "a program on the messaging interface has a reference");
-        (run.judgement, run.manifest.faults.len())
-    }
+fn run_sort(federation: &Federation, seed: u64) -> (Judgement, usize) {
+    let setup = messages(federation, Some(seed)).unwrap().hosting::<Performer<Sort>>(EACH);
+    let session = Session::new(federation).seed(seed);
+    let expected = || manifest::expected(&setup);
+    let run = session.simulate_setup(&setup, expected, &mut Simulator::new(&mut ())).judge();
+    assert_eq!(run.manifest.outcome, Some(Outcome::Completed));
+    assert!(run.manifest.expected.is_some(), "a program on the messaging interface has a reference");
+    (run.judgement, run.manifest.faults.len())
 }
 
 fn federation(protocol: &str, faults: &str) -> Federation {
@@ -62,7 +52,7 @@ fn the_example_is_judged_under_every_protocol_with_faults() {
     for protocol in ["hc3i", "hydee", "coordinated"] {
         let federation = federation(&format!("{{ {protocol}: {options} }}"), faults);
         for seed in 0..10 {
-            let (judgement, faults) = with_messages(&federation, Some(seed), RunSort(&federation)).unwrap();
+            let (judgement, faults) = run_sort(&federation, seed);
             assert_eq!(faults, 2);
             assert_eq!(judgement.verdict, Verdict::Pass, "{protocol}, seed {seed}: {:?}", judgement.reasons);
         }
@@ -84,14 +74,9 @@ fn the_example_sorts() {
         })
         .into();
     let setup = federation("{ none: {} }", "[]");
-    struct Members;
-    impl MessagesVisitor for Members {
-        type Output = Vec<(ProcessId, Digest)>;
-        fn visit<P: Protocol>(self, setup: MessagesSetup<P>) -> Self::Output {
-            sequential::<Sort>(&Arc::new(EACH), &setup.membership).expect("the ranks do not deadlock")
-        }
-    }
-    assert_eq!(with_messages(&setup, None, Members).unwrap(), expected);
+    let membership = messages(&setup, None).unwrap().membership;
+    let found = sequential::<Sort>(&Arc::new(EACH), &membership).expect("the ranks do not deadlock");
+    assert_eq!(found, expected);
 }
 
 #[test]
