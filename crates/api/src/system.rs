@@ -1,6 +1,6 @@
 //! The templates of a system: what each node is given.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::ProcessId;
 use minijinja::syntax::SyntaxConfig;
@@ -126,6 +126,12 @@ impl SystemNode {
     ///
     /// Fails if a template cannot be rendered.
     pub fn render(&self) -> Result<RenderedNode, TemplateError> {
+        let (rendered, errors) = self.render_all();
+        errors.into_iter().next().map_or(Ok(rendered), Err)
+    }
+
+    /// Returns everything that the node runs, except for what cannot be rendered, with an error for each such field.
+    fn render_all(&self) -> (RenderedNode, Vec<TemplateError>) {
         let OnNode { command, env, files, ready, .. } = self.stated();
         let renderer = Renderer::new();
         let own = self.system.overrides.get(&self.cluster);
@@ -139,27 +145,30 @@ impl SystemNode {
         let field_of_files = field("files", own.is_some_and(|it| it.files.is_some()));
         let field_of_ready = field("ready", own.is_some_and(|it| it.ready.is_some()));
         let given = Value::from(Serde(&self.given));
-        let mut rendered_files = Vec::new();
-        for (name, file) in files {
-            let text = file.text.as_deref().unwrap_or_default();
-            rendered_files.push(match name.strip_suffix(TEMPLATE) {
-                Some(name) => (
-                    name.to_owned(),
-                    renderer.render(&format!("{field_of_files}.{name}{TEMPLATE}"), text, &given)?,
-                ),
-                None => (name.clone(), text.to_owned()),
-            });
-        }
-        let rendered_env = env.iter().map(|(name, it)| {
-            Ok((name.clone(), renderer.render(&format!("{field_of_env}.{name}"), it, &given)?))
+        let mut errors = Vec::new();
+        let mut keep = |rendered: Result<String, TemplateError>| rendered.map_err(|it| errors.push(it)).ok();
+        let command = command
+            .iter()
+            .enumerate()
+            .filter_map(|(at, it)| keep(renderer.render(&format!("{field_of_command}[{at}]"), it, &given)));
+        let command = command.collect();
+        let rendered_env = env.iter().filter_map(|(name, it)| {
+            Some((name.clone(), keep(renderer.render(&format!("{field_of_env}.{name}"), it, &given))?))
         });
-        let ready = ready.and_then(|it| it.attempt());
-        Ok(RenderedNode {
-            command: renderer.words(&field_of_command, command, &given)?,
-            env: rendered_env.collect::<Result<_, _>>()?,
-            files: rendered_files,
-            ready: ready.map(|it| renderer.attempt(&field_of_ready, &it, &given)).transpose()?,
-        })
+        let env = rendered_env.collect();
+        let rendered_files = files.iter().filter_map(|(name, file)| {
+            let text = file.text.as_deref().unwrap_or_default();
+            let Some(target) = name.strip_suffix(TEMPLATE) else {
+                return Some((name.clone(), text.to_owned()));
+            };
+            let text = keep(renderer.render(&format!("{field_of_files}.{name}"), text, &given))?;
+            Some((target.to_owned(), text))
+        });
+        let files = rendered_files.collect();
+        let ready = ready
+            .and_then(|it| it.attempt())
+            .and_then(|it| renderer.attempt(&field_of_ready, &it, &given).map_err(|it| errors.push(it)).ok());
+        (RenderedNode { command, env, files, ready }, errors)
     }
 
     /// Returns an attempt of this node. `sample` is the number of the attempt.
@@ -206,7 +215,7 @@ impl SystemNode {
         variables.into_iter().map(|(name, value)| (format!("FAULTLINE_{name}"), value)).collect()
     }
 
-    /// Returns the first problem of the templates of the command, and one of each probe and of the setup.
+    /// Returns a problem for each field whose template cannot be rendered, or whose address is invalid.
     pub(crate) fn problems(&self) -> Vec<TemplateError> {
         let of_probes = self
             .system
@@ -217,7 +226,7 @@ impl SystemNode {
             let words = it.exec.iter().map(String::as_str).collect();
             self.attempt("setup", &Attempt::Exec(words), 1).err()
         });
-        self.render().err().into_iter().chain(of_setup).chain(of_probes).collect()
+        self.render_all().1.into_iter().chain(of_setup).chain(of_probes).collect()
     }
 }
 
@@ -242,7 +251,8 @@ impl Renderer {
             let (message, help) = match error.kind() {
                 ErrorKind::OutOfFuel => ("the template takes too many steps".to_owned(), "use shorter loops"),
                 kind => {
-                    let detail = error.detail().map(|it| format!(": {it}")).unwrap_or_default();
+                    let detail = error.detail().map(str::to_owned).or_else(|| self.unknown(template, given));
+                    let detail = detail.map(|it| format!(": {it}")).unwrap_or_default();
                     let line = error.line().filter(|_| template.trim_end().contains('\n'));
                     let line = line.map(|it| format!(" (line {it} of the template)")).unwrap_or_default();
                     let message = format!("the template cannot be rendered: {kind}{detail}{line}");
@@ -251,6 +261,15 @@ impl Renderer {
             };
             TemplateError { field: field.to_owned(), message, help: help.to_owned() }
         })
+    }
+
+    /// Returns the names in a template that have no value; `None` if there are none.
+    fn unknown(&self, template: &str, given: &Value) -> Option<String> {
+        let used = self.0.template_from_str(template).ok()?.undeclared_variables(false);
+        let is_given = |name: &str| given.get_attr(name).is_ok_and(|it| !it.is_undefined());
+        let unknown: BTreeSet<String> = used.into_iter().filter(|it| !is_given(it)).collect();
+        (!unknown.is_empty())
+            .then(|| unknown.iter().map(|it| format!("`{it}`")).collect::<Vec<_>>().join(", "))
     }
 
     fn words<T: AsRef<str>>(
@@ -302,7 +321,7 @@ mod tests {
     use super::*;
     use crate::resource::ApplicationSpec;
 
-    fn rendered(process: u32, word: &str) -> Result<String, String> {
+    fn parsed(fields: &str) -> Result<crate::Federation, Box<crate::Rejected>> {
         let text = format!(
             "apiVersion: faultline.dev/v1alpha1
 kind: Federation
@@ -311,10 +330,15 @@ spec:
   clusters: [{{ name: paris, nodes: 2 }}, {{ name: clients, nodes: 1 }}]
   application:
     system:
-      command: [run, {word:?}]
+{fields}
 "
         );
-        let parsed = crate::parse("test.yaml", text.as_bytes()).map_err(|it| it.to_string())?;
+        crate::parse("test.yaml", text.as_bytes())
+    }
+
+    fn rendered(process: u32, word: &str) -> Result<String, String> {
+        let parsed =
+            parsed(&format!("      command: [run, {word:?}]")).map_err(|it| it.errors()[0].to_string())?;
         let ApplicationSpec::System(system) = &parsed.spec.application else { panic!("it is a system") };
         let location = Location {
             hosts: (1..4).map(|it| format!("127.9.9.{it}")).collect(),
@@ -347,12 +371,29 @@ spec:
     #[test]
     fn a_template_that_cannot_be_rendered_is_an_error_of_the_file() {
         for (word, part) in [
-            ("{{ nme }}", "undefined value"),
+            ("{{ nme }}", "undefined value: `nme`"),
+            ("${{nosuch}} {{ name }} {% for it in nodes %}{{ it.host }}{% endfor %}", "value: `nosuch`"),
             ("{{ name", "syntax error"),
             ("{% for a in range(99999) %}x{% endfor %}", "too many steps"),
         ] {
             let error = rendered(0, word).unwrap_err();
             assert!(error.contains(part), "{error}");
         }
+    }
+
+    #[test]
+    fn each_field_that_cannot_be_rendered_is_a_problem() {
+        let fields = "      command: [run, '{{ a }}', '{{ b }}', '{{ name }}']
+      env: { C: '{{ c }}', D: '{{ host }}' }
+      files: { e.txt.j2: { text: '{{ e }}' }, f.txt: { text: '{{ f }}' } }
+      ready: { tcp: '{{ host }}:80x' }
+      setup: { by: paris-0, exec: [set-up, '{{ g }}'] }
+      probes: { p: { by: paris-0, http: 'http:/{{ host }}' } }";
+        let found: Vec<String> =
+            parsed(fields).unwrap_err().errors().iter().map(ToString::to_string).collect();
+        let all =
+            ["`a`", "`b`", "`c`", "`e`", "`g`", ":80x` is not an address", "is not the address of a page"];
+        assert!(all.iter().all(|part| found.iter().any(|it| it.contains(part))), "{found:?}");
+        assert_eq!(found.len(), all.len(), "{found:?}");
     }
 }

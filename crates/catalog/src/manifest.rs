@@ -11,7 +11,7 @@ use faultline_api::resource::{
 use faultline_api::{Federation, Names};
 use faultline_core::{CheckNo, ClusterId, ProbeNo, ProcessId, Promise, Promises, Span, WatchNo};
 use faultline_trace::Manifest;
-use faultline_trace::expectation::{Expectation, LinesAre, ProbeEntry, SystemEntry};
+use faultline_trace::expectation::{Expectation, INHERITED, LinesAre, ProbeEntry, SystemEntry};
 use faultline_trace::manifest::{
     BackendKind, Bounds, ClusterEntry, Copies, Expected, FORMAT, LinkEntry, ProcessEntry, ReplicaHolders,
 };
@@ -34,6 +34,8 @@ pub fn draft<N: Hosted>(
         setup.links.iter().filter(|((from, to), _)| ClusterId::OUTSIDE != *from && ClusterId::OUTSIDE != *to);
     let started = started.duration_since(UNIX_EPOCH).unwrap_or_default();
     let system = spec.application.system().map(|it| system(it, &setup.names));
+    let inherited = INHERITED.into_iter().filter(|_| system.is_some() && backend == BackendKind::Local);
+    let value = |name: &str| Some(std::env::var_os(name)?.to_string_lossy().into_owned());
     Manifest {
         format: FORMAT,
         tool: env!("CARGO_PKG_VERSION").to_owned(),
@@ -68,6 +70,7 @@ pub fn draft<N: Hosted>(
         faults: Vec::new(),
         effects: Vec::new(),
         pressure: None,
+        environment: inherited.filter_map(|name| Some((name.to_owned(), value(name)?))).collect(),
         spares: spec.failures().spares(),
         at_once_within: spec.failures().at_once_within(),
         events: None,

@@ -45,9 +45,7 @@ pub(crate) fn config(spec: &FederationSpec, defect: Option<Defect>) -> Result<An
     };
     let config = match &spec.protocol {
         ProtocolSpec::Hc3i(_) => AnyConfig::Hc3i(Arc::new(hc3i(spec, defect)?)),
-        ProtocolSpec::Hydee(_) => {
-            AnyConfig::Hydee(Arc::new(logging(spec, defects!(defect, hydee, Hydee))))
-        }
+        ProtocolSpec::Hydee(_) => AnyConfig::Hydee(Arc::new(logging(spec, defects!(defect, hydee, Hydee)))),
         ProtocolSpec::Spbc(_) => AnyConfig::Spbc(Arc::new(logging(spec, defects!(defect, spbc, Spbc)))),
         ProtocolSpec::PessimisticLogging(_) => {
             let defects = defects!(defect, pessimistic_logging, Pessimistic);
@@ -117,10 +115,7 @@ fn hc3i(spec: &FederationSpec, defect: Option<Defect>) -> Result<Config, SetupEr
 }
 
 /// Returns the parameters of independent checkpoints.
-fn independent(
-    spec: &FederationSpec,
-    defect: Option<Defect>,
-) -> Result<independent::Config, SetupError> {
+fn independent(spec: &FederationSpec, defect: Option<Defect>) -> Result<independent::Config, SetupError> {
     let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
     Ok(independent::Config {
         checkpoint_every: checkpoint_every(spec, checkpointing.every),

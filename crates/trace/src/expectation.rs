@@ -231,6 +231,9 @@ pub struct SystemEntry {
     pub may_finish: Vec<ProcessId>,
 }
 
+/// The variables that the commands of a system inherit, if they are set.
+pub const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
+
 impl SystemEntry {
     /// Returns whether all processes that the entry names exist.
     pub(crate) fn is_possible(&self, extent: Extent) -> bool {

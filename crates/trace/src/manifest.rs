@@ -3,6 +3,8 @@
 //! Written when the run begins and again when it ends, so that a run that is cut short also has a
 //! description.
 
+use std::collections::BTreeMap;
+
 use faultline_core::fault::{Change, FaultAccount, FaultState, LinkProperties, Outcome};
 use faultline_core::{
     ClusterId, Digest, Fact, FactKind, FaultNo, Life, PlannedFault, ProcessId, Promises, Role, RunNames,
@@ -78,6 +80,9 @@ pub struct Manifest {
     /// How busy the processors of this machine were; `None` on other backends, and before the run has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pressure: Option<Pressure>,
+    /// The variables that the commands of a system inherited; empty on other backends.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
     /// The number of spare nodes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub spares: u32,
@@ -144,6 +149,7 @@ impl Manifest {
             faults: Vec::new(),
             effects: Vec::new(),
             pressure: None,
+            environment: BTreeMap::new(),
             spares: 0,
             at_once_within: at_once_within(),
             links: Vec::new(),
@@ -642,6 +648,7 @@ pub(crate) mod tests {
             faults: vec![(FaultNo(0), FaultState::Ineffective("it was late".into()))],
             effects: vec![],
             pressure: None,
+            environment: BTreeMap::new(),
             spares: 0,
             at_once_within: Span::from_millis(50),
             links: vec![link(8_000, Some(8_100))],

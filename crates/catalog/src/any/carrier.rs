@@ -70,7 +70,9 @@ fn carried<C: Carrier<P>, P: Protocol>(input: Input<C>) -> Input<P> {
     }
 }
 
-fn carried_image<C: Carrier<P>, P: Protocol>(image: &Image<C::Head, C::Saved>) -> Arc<Image<P::Head, P::Saved>> {
+fn carried_image<C: Carrier<P>, P: Protocol>(
+    image: &Image<C::Head, C::Saved>,
+) -> Arc<Image<P::Head, P::Saved>> {
     let Image { name, head, saved, snapshot } = image;
     Arc::new(Image { name: *name, head: C::head(head), saved: C::saved(saved), snapshot: snapshot.clone() })
 }

@@ -1059,6 +1059,10 @@ fn commands_have_a_defined_environment() {
     for line in ["OWN=of a-0", "TZ=UTC", "FAULTLINE_LIFE=1"] {
         assert!(log.lines().any(|it| it == line), "{log}");
     }
+    let manifest: Value =
+        serde_json::from_slice(&std::fs::read(place.path("run/manifest.json")).unwrap()).unwrap();
+    let recorded = &manifest["environment"];
+    assert_eq!((&recorded["TZ"], &recorded["http_proxy"]), (&"UTC".into(), &Value::Null), "{manifest}");
 }
 
 #[test]

@@ -86,6 +86,7 @@ fn manifest(nodes: u32) -> Manifest {
         has_random_faults: false,
         effects: vec![],
         pressure: None,
+        environment: Default::default(),
         spares: 0,
         at_once_within: Span::from_millis(50),
         events: None,

@@ -10,6 +10,7 @@ use std::time::Duration;
 use faultline_core::Ending;
 use faultline_core::observation::{MOST_SAID_BY_CHECK, MOST_SAID_BY_PROBE};
 use faultline_guard::{ATTEMPT_VARIABLE, VARIABLE};
+use faultline_trace::expectation::INHERITED;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -25,8 +26,6 @@ use super::{Attempt, NodeSystem, http};
 const REST: Duration = Duration::from_millis(50);
 /// The maximum number of bytes of each stream of a command that are kept.
 const MOST_KEPT: usize = 4 << 10;
-/// The variables that commands inherit from Faultline's own environment.
-const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
 
 /// How an attempt ended, and what it wrote.
 #[derive(Debug)]

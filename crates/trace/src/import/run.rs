@@ -1,5 +1,6 @@
 //! The first and the last line of a file of events, which describe the run.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use faultline_core::fault::{FaultAccount, Outcome};
@@ -251,6 +252,7 @@ impl RunLine {
             has_random_faults: self.has_random_faults,
             effects: Vec::new(),
             pressure: None,
+            environment: BTreeMap::new(),
             spares: self.spares,
             at_once_within: self.at_once_within,
             links: Vec::new(),
