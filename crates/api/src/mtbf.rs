@@ -4,7 +4,7 @@ use faultline_core::{Span, Time};
 
 use crate::failure_trace::{chosen, parsed};
 use crate::quantity::Duration;
-use crate::resource::{Federation, FederationSpec, Mtbf, NodeChoice, TraceTrigger, Weibull};
+use crate::resource::{Federation, FederationSpec, Mtbf, NodeChoice, TraceTrigger, Uniform, Weibull};
 
 /// Returns the mean time between the faults that all `mtbf` and `trace` entries of a valid federation cause together, in
 /// seconds. Returns `None` if they cause none.
@@ -28,6 +28,7 @@ pub fn with_mean_between_faults(federation: &Federation, mean: Duration) -> Opti
             Some(Mtbf::Exponential(mean) | Mtbf::PerNode(mean)) => *mean = scaled(*mean),
             Some(Mtbf::Preset(it)) => it.speed = Some(it.speed.unwrap_or(1.0) / factor),
             Some(Mtbf::Weibull(weibull)) => weibull.scale = scaled(weibull.scale),
+            Some(Mtbf::Uniform(Uniform { least, most })) => (*least, *most) = (scaled(*least), scaled(*most)),
             None => {}
         }
         if let Some(trace) = &mut fault.trace {
@@ -50,6 +51,7 @@ pub fn traces_end(spec: &FederationSpec) -> Option<f64> {
 fn mean(mtbf: &Mtbf, ranks: u32) -> f64 {
     match mtbf {
         Mtbf::Weibull(Weibull { scale, shape }) => scale.0.as_secs_f64() * libm::tgamma(1.0 + 1.0 / shape),
+        Mtbf::Uniform(Uniform { least, most }) => (least.0.as_secs_f64() + most.0.as_secs_f64()) / 2.0,
         _ => mtbf.exponential_mean(ranks).unwrap_or(f64::INFINITY),
     }
 }

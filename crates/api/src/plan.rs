@@ -27,7 +27,7 @@ use rand::distr::Distribution;
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use rand_distr::{Exp, Weibull};
+use rand_distr::{Exp, Uniform, Weibull};
 
 use crate::failure_trace::{Hit, hits};
 use crate::names::Names;
@@ -139,6 +139,7 @@ fn stream(spec: &FederationSpec, seed: u64, entry: usize) -> ChaCha8Rng {
 enum Between {
     Exponential(Exp<f64>),
     Weibull(Weibull<f64>),
+    Uniform(Uniform<f64>),
 }
 
 impl Between {
@@ -147,10 +148,14 @@ impl Between {
             let weibull = Weibull::new(scale.0.0 as f64, *shape);
             return Between::Weibull(weibull.expect("valid parameters are above zero"));
         }
+        if let Mtbf::Uniform(resource::Uniform { least, most }) = mtbf {
+            let uniform = Uniform::new_inclusive(least.0.0 as f64, most.0.0 as f64);
+            return Between::Uniform(uniform.expect("a valid shortest time is at most the longest"));
+        }
         let mean = match mtbf {
             // Exact for any number of nanoseconds.
             Mtbf::Exponential(mean) => mean.0.0 as f64,
-            _ => 1e9 * mtbf.exponential_mean(ranks).expect("only the Weibull distribution has none"),
+            _ => 1e9 * mtbf.exponential_mean(ranks).expect("the other distributions are exponential"),
         };
         Between::Exponential(Exp::new(1.0 / mean).expect("a valid mean is above zero"))
     }
@@ -161,6 +166,7 @@ impl Distribution<f64> for Between {
         match self {
             Between::Exponential(it) => it.sample(rng),
             Between::Weibull(it) => it.sample(rng),
+            Between::Uniform(it) => it.sample(rng),
         }
     }
 }

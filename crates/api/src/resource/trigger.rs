@@ -42,6 +42,8 @@ pub enum Mtbf {
     Exponential(Duration),
     /// Weibull distribution.
     Weibull(Weibull),
+    /// Uniform distribution.
+    Uniform(Uniform),
     /// Exponential distribution in which each node fails with this mean. The mean of the federation is this mean, divided
     /// by the number of nodes.
     PerNode(Duration),
@@ -54,7 +56,7 @@ impl Mtbf {
     pub(crate) fn exponential_mean(&self, ranks: u32) -> Option<f64> {
         let (per_node, nodes) = match self {
             Mtbf::Exponential(mean) => (mean.0.as_secs_f64(), 1.0),
-            Mtbf::Weibull(_) => return None,
+            Mtbf::Weibull(_) | Mtbf::Uniform(_) => return None,
             Mtbf::PerNode(mean) => (mean.0.as_secs_f64(), f64::from(ranks)),
             Mtbf::Preset(it) => {
                 (it.name.days_per_node() * 86_400.0 / it.speed.unwrap_or(1.0), f64::from(ranks))
@@ -105,6 +107,16 @@ pub struct Weibull {
     /// 0.7 to 0.8.
     #[schemars(range(min = 0.1, max = 10.0))]
     pub shape: f64,
+}
+
+/// Bounds of a uniform distribution.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Uniform {
+    /// The shortest time between two failures.
+    pub least: Duration,
+    /// The longest time between two failures.
+    pub most: Duration,
 }
 
 /// Takes times, processes and durations of faults from a failure trace, a file of recorded failures of a real system.

@@ -8,7 +8,7 @@ use crate::failure_trace::hits;
 use crate::plan::times_of;
 use crate::quantity::Duration;
 use crate::resource::{
-    ANY, ActionRef, Family, FaultSpec, LoseRack, MAX_EXCEPT, MAX_FAULTS, Mtbf, NOT_TRIGGERING, Partition,
+    ANY, ActionRef, Family, FaultSpec, LoseRack, MAX_EXCEPT, MAX_FAULTS, Mtbf, NOT_TRIGGERING, Partition, Uniform,
     ProtocolSpec, System, TraceTrigger, TriggerRef, When,
 };
 
@@ -379,6 +379,16 @@ impl Check<'_> {
                     );
                 }
                 (format!("{path}.weibull.scale"), weibull.scale.0)
+            }
+            Mtbf::Uniform(Uniform { least, most }) => {
+                if least.0 > most.0 {
+                    return self.problem(
+                        format!("{path}.uniform.least"),
+                        "the shortest time between failures is longer than the longest",
+                        "exchange `least` and `most`",
+                    );
+                }
+                (format!("{path}.uniform.most"), most.0)
             }
             Mtbf::PerNode(mean) => (format!("{path}.perNode"), mean.0),
             Mtbf::Preset(rate) => {

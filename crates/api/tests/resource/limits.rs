@@ -66,6 +66,24 @@ fn the_shape_of_a_distribution_affects_the_number_of_faults() {
 }
 
 #[test]
+fn the_bounds_of_a_uniform_distribution_must_be_ordered() {
+    let bounds = |least: &str, most: &str| {
+        let uniform = json!({ "uniform": { "least": least, "most": most } });
+        let problems = problems(&federation(json!({ "faults": [{ "mtbf": uniform, "crash": {} }] })));
+        problems.into_iter().next().unwrap_or_default()
+    };
+    assert_eq!(bounds("20s", "40s"), "");
+    assert_eq!(bounds("20s", "20s"), "");
+    assert_eq!(
+        bounds("40s", "20s"),
+        "spec.faults[0].mtbf.uniform.least: the shortest time between failures is longer than the longest: exchange `least` \
+         and `most`"
+    );
+    assert!(bounds("0s", "0s").contains("must not be 0"));
+    assert!(bounds("0s", "2s").contains("more than 10000 faults"));
+}
+
+#[test]
 fn the_number_and_the_length_of_problems_are_limited() {
     let clusters: Vec<Value> = (0..256).map(|it| json!({ "name": format!("c{it}"), "nodes": 2 })).collect();
     let send: Vec<Value> = (0..150).map(|it| json!({ "to": format!("x{it}"), "probability": 0 })).collect();

@@ -170,6 +170,18 @@ fn weibull_times_are_the_same_everywhere_and_have_the_mean() {
 }
 
 #[test]
+fn uniform_times_lie_between_their_bounds() {
+    let times = times(&plan_of("    - { mtbf: { uniform: { least: 100ms, most: 300ms } }, crash: {} }"));
+    let gaps = times.windows(2).map(|it| it[1] - it[0]);
+    let [least, most] = [100_000_000, 300_000_000];
+    assert!(gaps.clone().all(|it| (least..=most).contains(&it)));
+    let [early, late] = [110_000_000, 290_000_000];
+    assert!(gaps.clone().any(|it| it < early) && gaps.clone().any(|it| it > late));
+    // 3000 expected, with a standard deviation of 16.
+    assert!((2_900..3_100).contains(&times.len()), "{}", times.len());
+}
+
+#[test]
 fn targets_are_the_same_everywhere_and_evenly_drawn() {
     let plan = plan_of("    - { mtbf: { exponential: 100ms }, crash: {} }");
     let victims = plan.iter().map(|it| match it.fault.kills() {
@@ -369,6 +381,7 @@ fn all_random_faults_are_scaled_by_one_factor() {
         "    - {{ mtbf: {{ exponential: 100s }}, crash: {{}} }}
     - {{ mtbf: {{ weibull: {{ scale: 50s, shape: 0.5 }} }}, crash: {{}} }}
     - {{ at: 1s, crash: {{}} }}
+    - {{ mtbf: {{ uniform: {{ least: 50s, most: 150s }} }}, crash: {{}} }}
     - pause: {{}}
       trace:{TINY}
         nodes: fold\n"
@@ -376,7 +389,7 @@ fn all_random_faults_are_scaled_by_one_factor() {
     let before = federation(&faults);
     // Four gaps between failures in 25 s; a Weibull distribution of shape 0.5 has the mean 2 times its scale.
     let mean = mean_between_faults(&before.spec).expect("there are random faults");
-    assert!((1.0 / mean - (0.01 + 0.01 + 4.0 / 25.0)).abs() < 1e-9, "{mean}");
+    assert!((1.0 / mean - (0.01 + 0.01 + 0.01 + 4.0 / 25.0)).abs() < 1e-9, "{mean}");
     let wanted = "3m".parse().expect("a duration");
     let after = with_mean_between_faults(&before, wanted).expect("there are random faults");
     let scaled = mean_between_faults(&after.spec).expect("there are random faults");
