@@ -6,6 +6,7 @@ use std::path::Path;
 use faultline_consistency::foreign::{self, ForeignError, MOST_BYTES};
 use faultline_consistency::{Anomaly, Case, History, Judgement, Limits, Model, Verdict, draw, judge, model};
 use faultline_console::arguments::Format;
+use faultline_report::table::wrapped;
 use faultline_trace::printable;
 use miette::miette;
 use serde::Serialize;
@@ -75,7 +76,7 @@ fn text(label: &str, history: &History, judgement: &Judgement, is_quiet: bool) -
                 break;
             }
             let more = if is_first { more(it) } else { String::new() };
-            let _ = writeln!(text, "  - {}: {}{more}", it.kind, printable(&case.sentence));
+            text += &wrapped("  - ", &format!("{}: {}{more}", it.kind, printable(&case.sentence)));
             if !is_quiet && drawn < DRAWN {
                 drawn += 1;
                 for line in draw(history, case).lines() {
@@ -84,11 +85,12 @@ fn text(label: &str, history: &History, judgement: &Judgement, is_quiet: bool) -
             }
         }
         if let Some(help) = it.help {
-            let _ = writeln!(text, "    help: {help}");
+            text += &wrapped("    help: ", help);
         }
     }
     for it in &judgement.doubts {
-        let _ = writeln!(text, "  - {}\n    help: {}", printable(&it.what), printable(&it.help));
+        text += &wrapped("  - ", &printable(&it.what));
+        text += &wrapped("    help: ", &printable(&it.help));
     }
     if let Some(strongest) = judgement.strongest.filter(|it| *it != judgement.level) {
         let _ = writeln!(text, "the strongest level that the history does not contradict: {strongest}");

@@ -10,6 +10,7 @@ mod events;
 mod evidence;
 mod explore;
 mod fuzz;
+mod histories;
 mod interrupted;
 mod isolated;
 mod killed;
