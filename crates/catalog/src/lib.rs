@@ -44,8 +44,8 @@ pub use defect::Defect;
 pub use hosted::Hosted;
 pub use planned::{PieceTraffic, traffic_of_pieces};
 pub use program::{
-    end_all, guard_with, host_in, never_reuse, prepare_programs, show_lines, store_in,
-    with_exchanged_executions,
+    LoggedLine, end_all, guard_with, host_in, keep_log, never_reuse, prepare_programs, show_lines, store_in,
+    take_log, with_exchanged_executions,
 };
 use protocol::defects;
 pub use rederive::{Rederived, rederive};

@@ -18,6 +18,7 @@ use crate::contract::{
     Event, Fields, Json, Reply, ReplyGauges, Saved, Want, Wrong, boot_name, read, required,
 };
 use crate::executable::{Executable, Execution, not_a_reply};
+use crate::log;
 use crate::pipe::{Failure, quoted};
 
 /// The maximum number of kinds of protocol messages, and the maximum length of their names.
@@ -125,7 +126,9 @@ impl Clone for ProgramProtocol {
 
 impl Drop for ProgramProtocol {
     fn drop(&mut self) {
-        if let Some(execution) = self.execution.take() {
+        if let Some(mut execution) = self.execution.take() {
+            let lines = execution.pipe.end_log();
+            self.pass_on(lines);
             execution.keep(self.me);
         }
     }
@@ -312,16 +315,22 @@ impl ProgramProtocol {
             let contract = |what: String| Failure { kind: BreakageKind::Contract, what };
             self.perform(reply, &label, carried.as_ref(), host).map_err(contract)
         });
+        let failed = done.is_err().then(|| execution.pipe.log());
+        self.pass_on(execution.pipe.logged());
         match done {
             Ok(()) => {
                 self.checks.answered();
                 self.execution = Some(execution);
             }
             Err(Failure { kind, what }) => {
-                let log = execution.pipe.log();
+                let log = failed.unwrap_or_else(|| [].into());
                 self.claim_breakage(kind, what.replacen("{}", &label, 1), log, host);
             }
         }
+    }
+
+    fn pass_on(&self, lines: Vec<String>) {
+        log::pass_on(self.me, self.life, &self.config.executable.name, lines);
     }
 
     /// Ends the run, because the program can no longer act as a protocol.

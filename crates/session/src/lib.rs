@@ -25,6 +25,7 @@
 mod backend;
 mod events;
 mod input_recorder;
+mod logs;
 mod memory;
 mod reading;
 mod recording;
@@ -46,6 +47,7 @@ pub use faultline_supervisor::{MemoryBound, panics};
 
 pub use backend::{Backend, ComputeExpected, PreparedRun, RunEnd};
 pub use events::Events;
+use logs::Logs;
 use memory::check_program;
 pub use memory::{BYTES_PER_FACT, bound_memory, memory_bound, most_facts};
 pub use recording::{Recording, UnjudgedRecording};
@@ -177,7 +179,7 @@ impl<'a> Session<'a> {
         simulator: &mut Simulator<'_>,
     ) -> UnjudgedRecording {
         let draft = self.draft_of(setup, BackendKind::Simulate);
-        let (ended, trace) = simulator.play(setup, &draft, None);
+        let (ended, trace) = simulator.play(setup, &draft, None, &mut Logs::default());
         let mut run = UnjudgedRecording::of_ended(draft, ended, trace);
         if compares_results(&run.manifest) {
             run.manifest.expected = expected();
