@@ -110,8 +110,9 @@ pub struct ProgramProtocol {
     config: Arc<ProgramConfig>,
     /// `None` once the program can no longer act as a protocol.
     execution: Option<Execution>,
-    /// The number of the last event of this life.
+    /// The number of the last event of this life, and its time.
     number: u64,
+    now: Time,
     wake: Option<Time>,
     gauges: ReplyGauges,
     kinds: Vec<&'static str>,
@@ -175,6 +176,7 @@ impl Protocol for ProgramProtocol {
             config,
             execution: None,
             number: 0,
+            now,
             wake: None,
             gauges: ReplyGauges::default(),
             kinds: Vec::new(),
@@ -259,6 +261,7 @@ impl ProgramProtocol {
     /// Begins the next event.
     fn event(&mut self, name: &str, now: Time) -> Event {
         self.number += 1;
+        self.now = now;
         Event::new(self.number, name, now)
     }
 
@@ -405,15 +408,15 @@ impl ProgramProtocol {
                 host.hold();
             }
             "wait" => {
-                self.checks.hold(label);
+                self.checks.freeze(label, self.now);
                 host.wait();
             }
             "release" => {
-                self.checks.release();
+                self.checks.release(self.now);
                 host.release();
             }
             "requestSnapshot" => {
-                self.checks.hold(&format!("{label}, which requested a snapshot"));
+                self.checks.freeze(&format!("{label}, which requested a snapshot"), self.now);
                 host.request_snapshot();
             }
             "requestRest" => {
@@ -426,7 +429,11 @@ impl ProgramProtocol {
                 host.restore(image.map(|it| &**it), incarnation);
                 self.checks.hold(&format!("{label}, which restored a state"));
             }
-            "claim" => host.claim(self.checks.claim(claim(action)?)?),
+            "claim" => {
+                let now = self.now;
+                let claim = claim(action, || self.checks.take_frozen(now))?;
+                host.claim(self.checks.claim(claim)?);
+            }
             _ => return self.act_on_machine(&fields, host),
         }
         Ok(())
