@@ -11,6 +11,7 @@ use faultline_core::{
 };
 
 use super::memory;
+use super::unrecoverable_justified::{FORM_OF_MISSING, lost_parts};
 use crate::finding::{Findings, Worded};
 use crate::property::Property;
 use crate::rule::Rule;
@@ -129,7 +130,12 @@ fn check_unrecoverable(
         format!("{what} ({whom})")
     };
     let missing = match missing {
-        [] => "every checkpoint".into(),
+        [] => match lost_parts(history, group, usize::MAX).first() {
+            Some(&first) => {
+                format!("{}; the claim names no part ({FORM_OF_MISSING})", part(&(first, Vec::new())))
+            }
+            None => "every checkpoint".into(),
+        },
         some => some.iter().map(part).collect::<Vec<_>>().join("; "),
     };
     let remedy = match names.copies {
