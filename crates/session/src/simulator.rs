@@ -177,6 +177,7 @@ impl<'a> Simulator<'a> {
             pressure: None,
             links: None,
             duration: run.ended.since(Time::ZERO),
+            waiting: run.waiting,
             program: None,
         };
         (ended, sink.facts.finish())
