@@ -257,6 +257,8 @@ fn a_search_finds_and_shrinks_a_defect_of_a_program() {
     let found = place.faultline(defect).assert().code(1);
     let json: Value = serde_json::from_slice(&found.get_output().stdout).unwrap();
     assert!(json["finding"]["property"].is_string(), "{json}");
+    // The shrunk run ends soon after the violation.
+    assert!(json["finding"]["facts"].as_u64().unwrap() < 100, "{}", json["finding"]["transcript"]);
     let shrunk = place.path("found/federation.yaml");
     assert!(fs::read_to_string(&shrunk).unwrap().contains("acceptsStale: true"));
     let run = ["run", "found/federation.yaml", "--backend", "simulate"];
