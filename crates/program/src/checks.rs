@@ -22,7 +22,7 @@ pub(crate) struct Checks {
     extent: Extent,
     /// Why the application is held, as an event; `None` if it is not.
     held_since: Option<String>,
-    /// Since when the application is held for a checkpoint, rather than because of a failure.
+    /// Since when the application is held for a checkpoint, rather than for another reason.
     frozen_since: Option<Time>,
     /// The time for which it was held before, since the last commit.
     frozen: Span,
@@ -67,12 +67,15 @@ impl Checks {
         self.frozen_since = None;
     }
 
-    /// Holds the application for a checkpoint, or until a send may take effect.
+    /// Holds the application until a send may take effect.
+    pub(crate) fn wait(&mut self, event: &str) {
+        self.held_since.get_or_insert_with(|| event.to_owned());
+    }
+
+    /// Holds the application for a checkpoint.
     pub(crate) fn freeze(&mut self, event: &str, now: Time) {
-        if self.held_since.is_none() {
-            self.held_since = Some(event.to_owned());
-            self.frozen_since = Some(now);
-        }
+        self.held_since.get_or_insert_with(|| event.to_owned());
+        self.frozen_since.get_or_insert(now);
     }
 
     pub(crate) fn release(&mut self, now: Time) {
@@ -81,7 +84,7 @@ impl Checks {
         self.frozen = self.frozen + since.map_or(Span::ZERO, |since| now.since(since));
     }
 
-    /// Returns the time for which the application was held, except because of failures, since the last call.
+    /// Returns the time for which the application was held for checkpoints since the last call.
     pub(crate) fn take_frozen(&mut self, now: Time) -> Span {
         let current = self.frozen_since.as_mut().map_or(Span::ZERO, |since| {
             let frozen = now.since(*since);
@@ -246,7 +249,8 @@ mod tests {
         let mut checks = Checks::new(ProcessId(0), Extent { processes: 2, clusters: 1 });
         checks.release(Time(5));
         assert_eq!(checks.take_frozen(Time(5)), Span::ZERO, "the start of a life is no checkpoint");
-        checks.freeze("event 2", Time(10));
+        checks.wait("event 2");
+        checks.freeze("event 3", Time(10));
         checks.freeze("event 3", Time(12));
         assert_eq!(checks.take_frozen(Time(14)), Span(4));
         checks.release(Time(17));

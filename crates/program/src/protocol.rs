@@ -408,7 +408,7 @@ impl ProgramProtocol {
                 host.hold();
             }
             "wait" => {
-                self.checks.freeze(label, self.now);
+                self.checks.wait(label);
                 host.wait();
             }
             "release" => {

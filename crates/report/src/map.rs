@@ -186,10 +186,11 @@ fn furthest(links: &BTreeMap<(ClusterId, ClusterId), Delay>, names: &DisplayName
     }
 }
 
+/// Returns a name of at most 18 characters.
 fn shortened(name: &str) -> String {
     match name.char_indices().nth(17) {
-        Some((end, _)) => format!("{}\u{2026}", &name[..end]),
-        None => name.to_owned(),
+        Some((end, last)) if end + last.len_utf8() < name.len() => format!("{}\u{2026}", &name[..end]),
+        _ => name.to_owned(),
     }
 }
 
@@ -249,6 +250,7 @@ mod tests {
     fn texts_fit_in_their_boxes() {
         let long = shortened("a-cluster-with-a-long-name");
         assert!(long.chars().count() as f64 * 9.4 <= box_width(&long, &[]) - 8.0, "{long}");
+        assert_eq!(shortened("a-rather-long-name"), "a-rather-long-name");
         let delays = "12.3 ms / 12.4 ms";
         assert!(delays.chars().count() as f64 * 8.0 <= box_width("a", &[delays]) - 8.0);
         assert_eq!(box_width("a", &["2 of 2 up"]), BOX.0);

@@ -277,7 +277,7 @@ fn with_mode(place: &TestDirectory, mode: &str) -> String {
 #[test]
 fn what_a_program_writes_to_standard_error_is_recorded_and_shown() {
     let place = TestDirectory::new();
-    let crash = "  faults: [{ at: 30ms, crash: { cluster: b, node: 1 } }]\n";
+    let crash = "  faults: [{ at: 80ms, crash: { cluster: b, node: 1 } }]\n";
     place.write("modes.yaml", with_mode(&place, "right") + crash);
     let run = |more: &[&str]| {
         let arguments = ["run", "modes.yaml", "--backend", "simulate", "--out"].iter().chain(more);

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use faultline_history::TimeByPart;
 use faultline_report::explain::count;
 use faultline_report::table::{split, wrapped};
-use faultline_report::text::percent;
+use faultline_report::text::shares;
 use faultline_trace::manifest::BackendKind;
 use serde::Serialize;
 
@@ -208,7 +208,7 @@ pub(super) fn kinds_of_time(it: &Comparison) -> Vec<(usize, &'static str)> {
 
 /// Formats the share of the total time that one activity takes.
 pub(super) fn share_of_time(row: &Row, kind: usize) -> String {
-    percent(row.time.parts()[kind].1, row.time.total_seconds())
+    shares(&row.time.parts().map(|it| it.1)).swap_remove(kind)
 }
 
 /// Returns a remark on the overhead of the unprotected runs on real processes: it shows how much identical runs
