@@ -105,6 +105,7 @@ fn access_to_secrets_can_be_limited_to_some_namespaces() {
         .map(|it| (it["kind"].as_str().unwrap(), it["metadata"]["namespace"].as_str().unwrap()))
         .collect();
     assert_eq!(bindings, [("RoleBinding", "a"), ("RoleBinding", "b")]);
+    assert_eq!(rendered(&["--set", "rbac.secretNamespaces=null"]), everywhere);
 }
 
 #[test]

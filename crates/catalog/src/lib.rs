@@ -40,8 +40,8 @@ pub use defect::Defect;
 pub use hosted::Hosted;
 pub use planned::{PieceTraffic, traffic_of_pieces};
 pub use program::{
-    end_all, guard_with, host_in, never_reuse, prepare_programs, show_lines, store_in,
-    with_exchanged_executions,
+    LoggedLine, end_all, guard_with, host_in, keep_log, never_reuse, prepare_programs, show_lines, store_in,
+    take_log, with_exchanged_executions,
 };
 pub use rederive::{Rederived, rederive};
 pub use tasks::{TasksSetup, TasksVisitor, check_memory, with_tasks};

@@ -88,6 +88,7 @@ pub fn draft<N: Hosted>(
         expectations: expectations(spec, system.as_ref()),
         system,
         outcome: None,
+        waiting: Vec::new(),
         started_unix_ms: started.as_millis() as u64,
         duration: Span::ZERO,
         facts: Vec::new(),

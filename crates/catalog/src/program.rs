@@ -9,7 +9,8 @@ use faultline_program::{
     Actor, ApplicationConfig, Executable, Kind, ProgramConfig, ProgramProtocol, ProgramRank, StartError,
 };
 pub use faultline_program::{
-    end_all, guard_with, host_in, never_reuse, show_lines, store_in, with_exchanged_executions,
+    LoggedLine, end_all, guard_with, host_in, keep_log, never_reuse, show_lines, store_in, take_log,
+    with_exchanged_executions,
 };
 use faultline_supervisor::process_seed;
 use faultline_workloads::custom::Custom;

@@ -11,7 +11,7 @@ use faultline_trace::Manifest;
 use faultline_trace::manifest::{BackendKind, LinkEntry};
 
 use crate::arguments::OutputArguments;
-use crate::screen::{Row, Screen};
+use crate::screen::{Row, Screen, instant};
 use crate::view::RunPage;
 
 /// How the progress of runs is shown.
@@ -94,6 +94,16 @@ impl Live {
     /// Ends the view, so that other output can follow.
     pub(crate) fn finish(self) {
         self.screen.finish();
+    }
+
+    /// Returns the name of a process.
+    pub(crate) fn process(&self, process: ProcessId) -> String {
+        self.reporter.names().process(process)
+    }
+
+    /// Returns a time as the view shows it.
+    pub(crate) fn instant(&self, at: Time) -> String {
+        instant(self.seconds(at))
     }
 
     /// Returns the seconds since the application started; `None` before that.

@@ -151,7 +151,7 @@ impl Evaluation<'_> {
     }
 
     /// Performs a run of a reproduction, unless the user has already interrupted the program. A run whose verdict is unknown
-    /// is repeated up to [`ATTEMPTS`] times. Returns `None` after an interruption, and an error if the run failed.
+    /// is repeated, up to the number of [`attempts`]. Returns `None` after an interruption, and an error if the run failed.
     fn uninterrupted(
         self,
         here: &LocalBackend,
@@ -164,7 +164,7 @@ impl Evaluation<'_> {
         }
         let mut run = self.run(here, name, text, seed)?;
         let verdict = |it: &RecordedComparisonRun| it.recording.run.judgement.verdict;
-        for _ in 1..ATTEMPTS {
+        for _ in 1..attempts(here) {
             let Some(unknown) = run.as_ref().filter(|it| verdict(it) == Verdict::Unknown) else { break };
             output::note(format_args!("{name} is repeated: {}", reasons(unknown)));
             remove_record(&unknown.dir)?;
@@ -221,6 +221,14 @@ impl Evaluation<'_> {
             return Ok(None);
         }
         Ok(Some(RecordedComparisonRun { recording, dir, is_known: false }))
+    }
+}
+
+/// Returns how often a run whose verdict is unknown is performed. A simulated run always gives the same verdict.
+fn attempts(here: &LocalBackend) -> usize {
+    match here {
+        LocalBackend::Simulator => 1,
+        LocalBackend::Processes { .. } => ATTEMPTS,
     }
 }
 
@@ -289,6 +297,11 @@ fn counts(recording: &LocatedRecording) -> RunCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_runs_on_real_processes_are_repeated() {
+        assert_eq!([attempts(&LocalBackend::Simulator), attempts(&PROCESSES)], [1, ATTEMPTS]);
+    }
 
     #[test]
     fn an_error_while_interrupted_is_not_an_interruption() {

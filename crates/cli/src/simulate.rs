@@ -4,17 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use faultline_core::{Fact, ProcessId};
+use faultline_catalog::LoggedLine;
+use faultline_core::{Fact, ProcessId, Time};
+use faultline_report::explain::count;
 use faultline_session::{ComputeExpected, SimulationObserver, SimulationView};
 use faultline_trace::manifest::Expected;
-use faultline_trace::{Manifest, Record};
+use faultline_trace::{Bundle, Manifest, Record, printable};
 
 use crate::interrupt;
 use crate::live::{Live, View};
+use crate::output;
 use crate::view::RunPage;
 
 /// The minimum real time between two updates.
 const UPDATE_EVERY: Duration = Duration::from_millis(100);
+
+/// The maximum number of lines of programs that are shown.
+const MOST_SHOWN: usize = 1000;
 
 /// Shows a simulation while it runs, and ends it if the user interrupts it.
 pub(crate) struct Watched<'a> {
@@ -22,6 +28,9 @@ pub(crate) struct Watched<'a> {
     live: Option<Live>,
     page: Option<Arc<RunPage>>,
     manifest: Option<Manifest>,
+    /// What the programs of the run wrote to standard error, if it is shown, and the number of lines that are not.
+    logged: Vec<String>,
+    not_shown: usize,
     interrupted: &'a AtomicBool,
     updated: Instant,
 }
@@ -32,13 +41,30 @@ impl<'a> Watched<'a> {
         page: Option<Arc<RunPage>>,
         interrupted: &'a AtomicBool,
     ) -> Watched<'a> {
-        Watched { view, live: None, page, manifest: None, interrupted, updated: Instant::now() }
+        Watched {
+            view,
+            live: None,
+            page,
+            manifest: None,
+            logged: Vec::new(),
+            not_shown: 0,
+            interrupted,
+            updated: Instant::now(),
+        }
     }
 
-    /// Ends the view.
+    /// Ends the view, and shows what programs wrote to standard error.
     pub(crate) fn finish(self) {
         if let Some(live) = self.live {
             live.finish();
+        }
+        self.logged.iter().for_each(output::note);
+        if self.not_shown > 0 {
+            output::note(format_args!(
+                "the programs wrote {} more; the record contains them (`{}`)",
+                count(self.not_shown as u64, "line"),
+                Bundle::LOGS
+            ));
         }
     }
 }
@@ -54,6 +80,21 @@ impl SimulationObserver for Watched<'_> {
             let live = self.live.as_mut().expect("the run has begun");
             live.recorded(record.at, record.process, &record.fact);
         }
+    }
+
+    fn logged(&mut self, at: Time, line: &LoggedLine) {
+        if self.view.output.verbose == 0 {
+            return;
+        }
+        if self.logged.len() == MOST_SHOWN {
+            self.not_shown += 1;
+            return;
+        }
+        let live = self.live.as_ref().expect("the run has begun");
+        let LoggedLine { process, life, program, text } = line;
+        let process = live.process(*process);
+        let text = format!("{}  {process} ({program}, {life}): {text}", live.instant(at));
+        self.logged.push(printable(&text));
     }
 
     fn is_interrupted(&self) -> bool {

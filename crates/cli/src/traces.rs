@@ -61,7 +61,7 @@ fn options(arguments: &TracesArguments) -> Result<Options, CommandError> {
     Ok(Options {
         format: arguments.as_format,
         system: arguments.system.clone(),
-        causes: arguments.causes.clone(),
+        causes: arguments.causes.as_ref().map_or_else(Vec::new, |it| it.0.clone()),
         nodes: arguments.nodes,
         begin: arguments.begin,
         end: arguments.end,

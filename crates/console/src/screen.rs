@@ -242,7 +242,7 @@ fn interval(on_screen: bool) -> Duration {
 }
 
 /// Formats a time since the application started. `None`, which stands for an earlier time, becomes blanks.
-fn instant(at: Option<f64>) -> String {
+pub fn instant(at: Option<f64>) -> String {
     at.map_or_else(|| " ".repeat(10), |at| format!("{:>10}", text::instant(at)))
 }
 

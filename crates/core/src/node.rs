@@ -210,6 +210,11 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
         Gauges { progress, ..self.protocol.gauges() }
     }
 
+    fn waits(&self) -> bool {
+        let NodeState { application, held, stopped, job, .. } = &self.state;
+        !held && !stopped && job.is_none() && application.as_ref().is_some_and(|it| it.result().is_none())
+    }
+
     fn control_kind(message: &P::Control) -> &'static str {
         P::control_kind(message)
     }

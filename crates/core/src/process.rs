@@ -220,6 +220,11 @@ pub trait Process: Sized {
     fn next_deadline(&self) -> Option<Time>;
     /// Returns current values for a live view.
     fn gauges(&self) -> Gauges;
+    /// Returns whether the application waits for a message: it is permitted to act, but can neither compute nor finish
+    /// without one. Always `false` for processes whose application is not known to wait for messages.
+    fn waits(&self) -> bool {
+        false
+    }
     /// Returns the name under which a protocol message is counted.
     fn control_kind(_message: &Self::Control) -> &'static str {
         "control"

@@ -131,6 +131,7 @@ impl Replay<'_> {
             pressure: None,
             links: None,
             duration: collector.now.since(Time::ZERO),
+            waiting: Vec::new(),
             program: None,
         };
         let silent: Vec<_> = collector.trace.started().collect();

@@ -32,9 +32,10 @@ pub fn text(name: &str, it: &Statistics) -> String {
 
 /// Returns the lines about faults, gaps, groups, repairs and skipped records: a label and a value for each.
 pub fn rows(it: &Statistics) -> Vec<(&'static str, String)> {
+    let mean = it.per_node.mean_seconds.map(|it| format!("one fault in {}", duration(it)));
     let per_node = format!(
-        "one fault in {}; at most {} on one node; half of the faults on {}",
-        maybe(it.per_node.mean_seconds),
+        "{}; at most {} on one node; half of the faults on {}",
+        mean.unwrap_or_else(|| "the time between faults is unknown".to_owned()),
         it.per_node.most,
         count(it.per_node.half_on, "node")
     );

@@ -44,7 +44,10 @@ pub struct Context {
     pub outcome: Option<Outcome>,
     /// The end of the run, by the supervisor's clock.
     pub end: Time,
-    /// Results of the same federation without faults, if they are known.
+    /// The ranks whose application waited for a message when the deadline was exceeded; empty if unknown.
+    pub waiting: Vec<ProcessId>,
+    /// Results of the same federation without faults, if they are known; empty if the application is a program that
+    /// computed other results when they were computed again.
     pub expected: Option<Vec<(ProcessId, Digest)>>,
     /// What the federation expects of the run.
     pub expectations: Vec<Expectation>,
@@ -113,6 +116,7 @@ impl Context {
             in_pods: manifest.backend == BackendKind::Kubernetes,
             outcome: manifest.outcome.clone(),
             end: Time::ZERO + manifest.duration,
+            waiting: manifest.waiting.clone(),
             expected: manifest.expected.as_ref().map(|it| it.digests.clone()),
             expectations: manifest.expectations.clone(),
             system: manifest.system.clone(),

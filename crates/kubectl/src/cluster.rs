@@ -20,6 +20,7 @@ use k8s_openapi::api::authorization::v1::{
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{DeleteParams, LogParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::Status;
 use kube::{Api, Client, Config, ResourceExt};
 use miette::miette;
 use serde_json::Value;
@@ -429,7 +430,7 @@ impl KubernetesCluster {
                 );
                 CommandError::input(miette!(help = help, "{}", status.message))
             }
-            // If the kind of resource is unknown, the answer is not a status, and has only a code.
+            kube::Error::Api(status) if let Some(outdated) = outdated(what, status) => outdated,
             kube::Error::Api(status) if status.code == 404 => {
                 let help = match status.details.as_ref().map(|it| it.kind.as_str()) {
                     Some("namespaces") => "specify an existing namespace with `--namespace`",
@@ -448,6 +449,23 @@ impl KubernetesCluster {
         };
         ClusterError { command_error, is_temporary: is_temporary(error) }
     }
+}
+
+/// Returns the error for a cluster whose definition of federations is missing, or is older than this program.
+fn outdated(what: &str, status: &Status) -> Option<CommandError> {
+    // If the kind of resource is unknown, the answer is not a status, and has only a code.
+    if what == "federations" && status.code == 404 && status.details.is_none() {
+        return Some(CommandError::input(miette!(help = INSTALL, "{NO_DEFINITION}")));
+    }
+    ["field not declared in schema", "unknown field"].iter().any(|it| status.message.contains(it)).then(|| {
+        CommandError::input(miette!(
+            help = "install this version of Faultline on the cluster (docs/kubernetes.md); `kubectl faultline doctor` shows \
+                    which part is older",
+            "the cluster's definition of federations does not have a field of the file, because it is older than this \
+             program: {}",
+            status.message.trim_end()
+        ))
+    })
 }
 
 /// Returns whether the API server refused to create an object because of a quota, or because its namespace is being
@@ -507,6 +525,20 @@ mod tests {
         let mut config = Config::new(cluster.parse().expect("a URI"));
         config.proxy_url = given.map(|it| it.parse().expect("a URI"));
         config
+    }
+
+    #[test]
+    fn a_definition_that_is_missing_or_too_old_is_named() {
+        let error = |what: &str, code, message: &str| {
+            let status = Status { code, message: message.to_owned(), ..Status::default() };
+            outdated(what, &status).map(|it| it.report.to_string())
+        };
+        assert_eq!(error("federations", 404, "404 page not found\n").as_deref(), Some(NO_DEFINITION));
+        assert_eq!(error("pods", 404, "404 page not found\n"), None);
+        let message = "failed to create typed patch object: .spec.expect: field not declared in schema";
+        let told = error("federations", 500, message).expect("it is too old");
+        assert!(told.contains("older than this program") && told.ends_with(message), "{told}");
+        assert_eq!(error("federations", 409, "already exists"), None);
     }
 
     #[tokio::test]

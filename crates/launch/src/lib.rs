@@ -76,5 +76,6 @@ fn memory_of_all() -> u64 {
 pub fn ended(run: RunOutcome) -> (RunEnd, Vec<UnexpectedEnd>) {
     let RunOutcome { outcome, added, faults, effects, pressure, links, duration, collapsed } = run;
     let links = Some(links);
-    (RunEnd { outcome, added, faults, effects, pressure, links, duration, program: None }, collapsed)
+    let waiting = Vec::new();
+    (RunEnd { outcome, added, faults, effects, pressure, links, duration, waiting, program: None }, collapsed)
 }

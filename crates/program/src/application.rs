@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::contract::{Event, Wrong, read, required};
 use crate::executable::{Executable, Execution, not_a_reply};
+use crate::log;
 use crate::pipe::Failure;
 use crate::steps::{Plan, Receives, plan};
 
@@ -98,6 +99,10 @@ struct Connection {
     is_broken: bool,
     /// Why the program can no longer act, until it is reported.
     failure: Option<(Failure, Arc<[Arc<str>]>)>,
+    /// The process, and its life, once they are known.
+    of: Option<(ProcessId, Life)>,
+    /// What a program that can no longer act wrote to its log.
+    last_lines: Vec<String>,
 }
 
 /// Only explorations copy processes, and they do not offer programs. A copy of the state that is in the program would share
@@ -128,7 +133,9 @@ impl Shared {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if let Some(execution) = self.execution.take() {
+        if let Some(mut execution) = self.execution.take() {
+            let lines = execution.pipe.end_log();
+            self.pass_on(lines);
             execution.keep(ProcessId(self.place.me));
         }
     }
@@ -192,6 +199,8 @@ impl Program for ProgramRank {
             bulk: 0,
             is_broken: false,
             failure: None,
+            of: None,
+            last_lines: Vec::new(),
         };
         ProgramRank { place, host: Shared(Arc::new(Mutex::new(connection))) }
     }
@@ -239,6 +248,10 @@ impl Program for ProgramRank {
 
     fn failure(&self, process: ProcessId, life: Life) -> Option<Arc<Breakage>> {
         let mut host = self.host.lock();
+        host.of = Some((process, life));
+        let mut lines = std::mem::take(&mut host.last_lines);
+        lines.extend(host.execution.iter_mut().flat_map(|it| it.pipe.logged()));
+        host.pass_on(lines);
         let (Failure { kind, what }, log) = host.failure.take()?;
         let program = host.config.executable.name.clone();
         Some(Arc::new(Breakage { process, life, program, kind, what: what.into(), log }))
@@ -364,9 +377,16 @@ impl Connection {
         self.end(Failure { kind: BreakageKind::Contract, what }, log);
     }
 
+    /// Passes on what the program wrote to its log, once it is known to which life the program belongs.
+    fn pass_on(&self, lines: Vec<String>) {
+        if let Some((process, life)) = self.of {
+            log::pass_on(process, life, &self.config.executable.name, lines);
+        }
+    }
+
     /// Ends the program, which can no longer act.
     fn end(&mut self, failure: Failure, log: Arc<[Arc<str>]>) {
-        self.execution = None;
+        self.last_lines = self.execution.take().map_or_else(Vec::new, |mut it| it.pipe.logged());
         self.is_broken = true;
         self.failure.get_or_insert((failure, log));
     }

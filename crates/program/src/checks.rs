@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use faultline_core::{Claim, ClusterId, Fact, Image, ImageName, MessageId, Payload, ProcessId, Snapshot};
+use faultline_core::{
+    Claim, ClusterId, Fact, Image, ImageName, MessageId, Payload, ProcessId, Snapshot, Span, Time,
+};
 use faultline_trace::Extent;
 
 use crate::contract::{Event, Json, Saved, Wrong};
@@ -20,6 +22,10 @@ pub(crate) struct Checks {
     extent: Extent,
     /// Why the application is held, as an event; `None` if it is not.
     held_since: Option<String>,
+    /// Since when the application is held for a checkpoint, rather than for another reason.
+    frozen_since: Option<Time>,
+    /// The time for which it was held before, since the last commit.
+    frozen: Span,
     /// The version of the last record.
     record: u64,
     /// The images and snapshots to which the program may refer.
@@ -37,6 +43,8 @@ impl Checks {
             me,
             extent,
             held_since: Some("event 1 (`start`)".to_owned()),
+            frozen_since: None,
+            frozen: Span::ZERO,
             record: 0,
             images: BTreeMap::new(),
             snapshots: BTreeMap::new(),
@@ -53,12 +61,37 @@ impl Checks {
         snapshots.retain(|number, _| kept_snapshots.contains(number));
     }
 
+    /// Holds the application because of a failure.
     pub(crate) fn hold(&mut self, event: &str) {
+        self.held_since.get_or_insert_with(|| event.to_owned());
+        self.frozen_since = None;
+    }
+
+    /// Holds the application until a send may take effect.
+    pub(crate) fn wait(&mut self, event: &str) {
         self.held_since.get_or_insert_with(|| event.to_owned());
     }
 
-    pub(crate) fn release(&mut self) {
+    /// Holds the application for a checkpoint.
+    pub(crate) fn freeze(&mut self, event: &str, now: Time) {
+        self.held_since.get_or_insert_with(|| event.to_owned());
+        self.frozen_since.get_or_insert(now);
+    }
+
+    pub(crate) fn release(&mut self, now: Time) {
         self.held_since = None;
+        let since = self.frozen_since.take();
+        self.frozen = self.frozen + since.map_or(Span::ZERO, |since| now.since(since));
+    }
+
+    /// Returns the time for which the application was held for checkpoints since the last call.
+    pub(crate) fn take_frozen(&mut self, now: Time) -> Span {
+        let current = self.frozen_since.as_mut().map_or(Span::ZERO, |since| {
+            let frozen = now.since(*since);
+            *since = now;
+            frozen
+        });
+        std::mem::take(&mut self.frozen) + current
     }
 
     pub(crate) fn running(&self) -> Result<(), Wrong> {
@@ -204,5 +237,27 @@ pub(crate) fn payload_of(
         }
         (None, Some(it)) if it.id == id => Ok(it.payload.clone()),
         (None, _) => Err("field `payload` is missing, and the event does not carry this message".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_for_which_a_checkpoint_holds_the_application_is_measured() {
+        let mut checks = Checks::new(ProcessId(0), Extent { processes: 2, clusters: 1 });
+        checks.release(Time(5));
+        assert_eq!(checks.take_frozen(Time(5)), Span::ZERO, "the start of a life is no checkpoint");
+        checks.wait("event 2");
+        checks.freeze("event 3", Time(10));
+        checks.freeze("event 3", Time(12));
+        assert_eq!(checks.take_frozen(Time(14)), Span(4));
+        checks.release(Time(17));
+        assert_eq!((checks.take_frozen(Time(20)), checks.take_frozen(Time(20))), (Span(3), Span::ZERO));
+        checks.freeze("event 4", Time(30));
+        checks.hold("event 5");
+        checks.release(Time(90));
+        assert_eq!(checks.take_frozen(Time(90)), Span::ZERO, "a recovery is no checkpoint");
     }
 }

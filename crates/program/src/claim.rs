@@ -38,7 +38,7 @@ struct Fields {
     position: Option<[u32; 2]>,
     attempt: Option<u32>,
     forced: bool,
-    frozen: u64,
+    frozen: Option<u64>,
     ddv: Vec<[u32; 2]>,
     delivered: Vec<(u16, [u32; 2])>,
     lives: Option<u64>,
@@ -107,9 +107,13 @@ impl Fields {
     }
 }
 
-/// Reads the claim in an action.
-pub(crate) fn claim(action: &RawValue) -> Result<Claim, Wrong> {
+/// Reads the claim in an action. `frozen` returns the time for which the application was held for a checkpoint that the
+/// program claims to have committed without stating this time.
+pub(crate) fn claim(action: &RawValue, frozen: impl FnOnce() -> Span) -> Result<Claim, Wrong> {
     let mut it: Fields = read(action.get())?;
+    if it.fact.as_deref() == Some("checkpointCommitted") {
+        it.frozen.get_or_insert_with(|| frozen().0);
+    }
     let fact = required("fact", it.fact.take())?;
     checkpoint_claim(&fact, &mut it).or_else(|| other_claim(&fact, &it)).unwrap_or_else(|| {
         Err(format!("a program cannot claim `{fact}`; the claims are: {}", CLAIMS.join(", ")))
@@ -130,7 +134,7 @@ fn checkpoint_claim(fact: &str, it: &mut Fields) -> Option<Result<Claim, Wrong>>
                 position: it.position()?,
                 attempt: it.attempt()?,
                 forced: it.forced,
-                frozen: Span(it.frozen),
+                frozen: Span(it.frozen.unwrap_or_default()),
                 vectors: it.vectors()?,
             },
             "checkpointAborted" => Claim::Aborted { position: it.position()?, attempt: it.attempt()? },
@@ -193,7 +197,7 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Result<Claim, Wrong> {
-        claim(&RawValue::from_string(text.to_owned()).unwrap())
+        claim(&RawValue::from_string(text.to_owned()).unwrap(), || Span(7))
     }
 
     #[test]
@@ -205,6 +209,18 @@ mod tests {
             let claim = of(&format!("{{\"fact\":\"{name}\",{all}}}")).unwrap();
             assert_eq!(serde_json::to_value(claim.kind()).unwrap(), name);
             assert!(name == "protected" || of(&format!("{{\"fact\":\"{name}\"}}")).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_host_states_how_long_a_checkpoint_took_unless_the_program_does() {
+        let text = r#""fact":"checkpointCommitted","position":[1,2],"attempt":1"#;
+        for (more, expected) in [("", 7), (",\"frozen\":0", 0), (",\"frozen\":9", 9)] {
+            let claim = of(&format!("{{{text}{more}}}")).unwrap();
+            assert!(
+                matches!(claim, Claim::Committed { frozen: Span(it), .. } if it == expected),
+                "{claim:?}"
+            );
         }
     }
 

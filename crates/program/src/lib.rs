@@ -13,6 +13,7 @@
 //! | `pipe` | a running program, and the limits on time and size |
 //! | `executable` | the command, its files, and the executions that later lives reuse |
 //! | `guard` | ends programs that outlive this process |
+//! | `log` | what programs write to standard error |
 //! | `checks` | what a program must not ask of its host |
 //! | `protocol` | the program as a protocol |
 //! | `steps` | the steps of an application |
@@ -26,6 +27,7 @@ mod claim;
 mod contract;
 mod executable;
 mod guard;
+mod log;
 mod payload;
 mod pipe;
 mod protocol;
@@ -38,6 +40,7 @@ pub use executable::{
     Executable, Kind, StartError, end_all, host_in, never_reuse, store_in, with_exchanged_executions,
 };
 pub use guard::guard_with;
+pub use log::{LoggedLine, keep_log, take_log};
 pub use pipe::{ShowLine, show_lines};
 pub use protocol::{ProgramConfig, ProgramMessage, ProgramProtocol, ProgramStamp};
 pub use steps::Receives;

@@ -1,7 +1,6 @@
 //! A running program: one line to its standard input, one line back from its standard output, within a time limit.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -21,16 +20,16 @@ use nix::unistd::Pid;
 
 use crate::executable::{Executable, is_hosted};
 use crate::guard;
+use crate::log::Log;
 
 /// The maximum length of a line, in bytes.
 const LONGEST_LINE: usize = 16 << 20;
-/// The number of lines of the log that are kept, and their maximum length in characters.
-const LOG_LINES: usize = 10;
-const LOG_LINE: usize = 200;
 /// The maximum number of characters that a message quotes.
 const QUOTED: usize = 80;
 /// The longest single wait. If the machine or the process is stopped meanwhile, only this counts towards the limit.
 const SLICE: Duration = Duration::from_millis(100);
+/// A program that used less CPU time than this while its reply was awaited was waiting, too.
+const IDLE: Duration = Duration::from_millis(50);
 /// The time for which an ending program may still write to its log, and for which its exit status is awaited.
 const ENDING: Duration = Duration::from_millis(500);
 
@@ -68,14 +67,6 @@ pub(crate) struct Failure {
     pub(crate) what: String,
 }
 
-/// The end of a program's log.
-#[derive(Debug, Default)]
-struct Tail {
-    lines: VecDeque<String>,
-    /// The last line, which has no end yet.
-    open: Vec<u8>,
-}
-
 /// A running program.
 #[derive(Debug)]
 pub(crate) struct Pipe {
@@ -84,8 +75,8 @@ pub(crate) struct Pipe {
     input: ChildStdin,
     output: ChildStdout,
     /// `None` once the program has closed it.
-    log: Option<ChildStderr>,
-    tail: Tail,
+    error: Option<ChildStderr>,
+    log: Log,
     /// The directory in which the program runs, which would differ from one run to the next.
     dir: String,
     within: Duration,
@@ -115,17 +106,17 @@ impl Pipe {
         }
         let piped = "standard streams are piped";
         let input = child.stdin.take().expect(piped);
-        let (output, log) = (child.stdout.take().expect(piped), child.stderr.take().expect(piped));
+        let (output, error) = (child.stdout.take().expect(piped), child.stderr.take().expect(piped));
         set_nonblocking(&input)?;
         set_nonblocking(&output)?;
-        set_nonblocking(&log)?;
+        set_nonblocking(&error)?;
         Ok(Pipe {
             name: executable.name.clone(),
             child,
             input,
             output,
-            log: Some(log),
-            tail: Tail::default(),
+            error: Some(error),
+            log: Log::default(),
             dir: format!("{}/", dir.display()),
             within: executable.answer_within,
             buffer: Vec::new(),
@@ -239,7 +230,7 @@ impl Pipe {
     fn wait(&self, writes: bool) -> (bool, bool) {
         let mut polled = Vec::with_capacity(3);
         polled.push(PollFd::new(self.output.as_fd(), PollFlags::POLLIN));
-        polled.extend(self.log.as_ref().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));
+        polled.extend(self.error.as_ref().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));
         if writes {
             polled.push(PollFd::new(self.input.as_fd(), PollFlags::POLLOUT));
         }
@@ -247,21 +238,21 @@ impl Pipe {
         // An interruption by a signal only shortens the wait.
         let _ = poll(&mut polled, slice);
         let is_ready = |place: usize| polled.get(place).and_then(PollFd::any).unwrap_or(false);
-        (is_ready(0), self.log.is_some() && is_ready(1))
+        (is_ready(0), self.error.is_some() && is_ready(1))
     }
 
     /// Reads what the program has written to its log, but not without end.
     fn read_log(&mut self) {
         let mut chunk = [0; 4 << 10];
         for _ in 0..64 {
-            let Some(log) = &mut self.log else { return };
-            match log.read(&mut chunk) {
-                Ok(0) => self.log = None,
+            let Some(error) = &mut self.error else { return };
+            match error.read(&mut chunk) {
+                Ok(0) => self.error = None,
                 Ok(read) => {
                     if is_hosted() {
                         let _ = io::stderr().write_all(&chunk[..read]);
                     }
-                    self.tail.add(&chunk[..read]);
+                    self.log.add(&chunk[..read], &self.dir);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return,
@@ -272,9 +263,18 @@ impl Pipe {
     /// Returns the last lines of the log. Paths in the program's directory are relative.
     pub(crate) fn log(&mut self) -> Arc<[Arc<str>]> {
         self.read_log();
-        let open = String::from_utf8_lossy(&self.tail.open).into_owned();
-        let lines = self.tail.lines.iter().chain([&open]).filter(|it| !it.trim().is_empty());
-        lines.map(|it| it.replace(&self.dir, "").into()).collect()
+        self.log.last(&self.dir)
+    }
+
+    /// Returns what the program has written to its log, as far as it was read, since the last call.
+    pub(crate) fn logged(&mut self) -> Vec<String> {
+        self.log.take()
+    }
+
+    /// Ends the log of a life, and returns its last lines.
+    pub(crate) fn end_log(&mut self) -> Vec<String> {
+        self.read_log();
+        self.log.end(&self.dir)
     }
 
     /// Describes the end of a program that has closed its standard output.
@@ -308,7 +308,12 @@ impl Pipe {
         }
         let mut what = format!("has not answered {{}} for {:.0} s", waited.as_secs_f64().max(1.0));
         if let Some((before, now)) = cpu_before.zip(self.cpu_time()) {
-            what += &format!("; it used {:.1} s of CPU time", now.saturating_sub(before).as_secs_f64());
+            let used = now.saturating_sub(before);
+            what += &format!("; it used {:.1} s of CPU time", used.as_secs_f64());
+            // A program that waits for its next event, and whose reply is in a buffer, uses none.
+            if used < IDLE {
+                what += ": did the program flush its output?";
+            }
         }
         Failure { kind: BreakageKind::Silent, what }
     }
@@ -341,22 +346,6 @@ impl Drop for Pipe {
         if !is_hosted() {
             groups().retain(|it| *it != pid);
             let _ = fs::remove_file(group_file_of(pid, Path::new(&self.dir)));
-        }
-    }
-}
-
-impl Tail {
-    fn add(&mut self, bytes: &[u8]) {
-        for part in bytes.split_inclusive(|it| *it == b'\n') {
-            let room = (4 * LOG_LINE).saturating_sub(self.open.len());
-            self.open.extend(&part[..part.len().min(room)]);
-            if part.ends_with(b"\n") {
-                let line = String::from_utf8_lossy(&std::mem::take(&mut self.open)).trim_end().to_owned();
-                self.lines.push_back(line.chars().take(LOG_LINE).collect());
-                if self.lines.len() > LOG_LINES {
-                    self.lines.pop_front();
-                }
-            }
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::contract::{
     Event, Fields, Json, Reply, ReplyGauges, Saved, Want, Wrong, boot_name, read, required,
 };
 use crate::executable::{Executable, Execution, not_a_reply};
+use crate::log;
 use crate::pipe::{Failure, quoted};
 
 /// The maximum number of kinds of protocol messages, and the maximum length of their names.
@@ -109,8 +110,9 @@ pub struct ProgramProtocol {
     config: Arc<ProgramConfig>,
     /// `None` once the program can no longer act as a protocol.
     execution: Option<Execution>,
-    /// The number of the last event of this life.
+    /// The number of the last event of this life, and its time.
     number: u64,
+    now: Time,
     wake: Option<Time>,
     gauges: ReplyGauges,
     kinds: Vec<&'static str>,
@@ -125,7 +127,9 @@ impl Clone for ProgramProtocol {
 
 impl Drop for ProgramProtocol {
     fn drop(&mut self) {
-        if let Some(execution) = self.execution.take() {
+        if let Some(mut execution) = self.execution.take() {
+            let lines = execution.pipe.end_log();
+            self.pass_on(lines);
             execution.keep(self.me);
         }
     }
@@ -172,6 +176,7 @@ impl Protocol for ProgramProtocol {
             config,
             execution: None,
             number: 0,
+            now,
             wake: None,
             gauges: ReplyGauges::default(),
             kinds: Vec::new(),
@@ -256,6 +261,7 @@ impl ProgramProtocol {
     /// Begins the next event.
     fn event(&mut self, name: &str, now: Time) -> Event {
         self.number += 1;
+        self.now = now;
         Event::new(self.number, name, now)
     }
 
@@ -312,16 +318,22 @@ impl ProgramProtocol {
             let contract = |what: String| Failure { kind: BreakageKind::Contract, what };
             self.perform(reply, &label, carried.as_ref(), host).map_err(contract)
         });
+        let failed = done.is_err().then(|| execution.pipe.log());
+        self.pass_on(execution.pipe.logged());
         match done {
             Ok(()) => {
                 self.checks.answered();
                 self.execution = Some(execution);
             }
             Err(Failure { kind, what }) => {
-                let log = execution.pipe.log();
+                let log = failed.unwrap_or_else(|| [].into());
                 self.claim_breakage(kind, what.replacen("{}", &label, 1), log, host);
             }
         }
+    }
+
+    fn pass_on(&self, lines: Vec<String>) {
+        log::pass_on(self.me, self.life, &self.config.executable.name, lines);
     }
 
     /// Ends the run, because the program can no longer act as a protocol.
@@ -396,15 +408,15 @@ impl ProgramProtocol {
                 host.hold();
             }
             "wait" => {
-                self.checks.hold(label);
+                self.checks.wait(label);
                 host.wait();
             }
             "release" => {
-                self.checks.release();
+                self.checks.release(self.now);
                 host.release();
             }
             "requestSnapshot" => {
-                self.checks.hold(&format!("{label}, which requested a snapshot"));
+                self.checks.freeze(&format!("{label}, which requested a snapshot"), self.now);
                 host.request_snapshot();
             }
             "requestRest" => {
@@ -417,7 +429,11 @@ impl ProgramProtocol {
                 host.restore(image.map(|it| &**it), incarnation);
                 self.checks.hold(&format!("{label}, which restored a state"));
             }
-            "claim" => host.claim(self.checks.claim(claim(action)?)?),
+            "claim" => {
+                let now = self.now;
+                let claim = claim(action, || self.checks.take_frozen(now))?;
+                host.claim(self.checks.claim(claim)?);
+            }
             _ => return self.act_on_machine(&fields, host),
         }
         Ok(())

@@ -192,7 +192,9 @@ fn a_program_that_ends_or_is_silent_is_told_apart_from_one_that_was_killed() {
         (
             "hangs",
             BreakageKind::Silent,
-            "has not answered event 3 (`received`) for 3 s; it used 0.0 s of CPU".into(),
+            "has not answered event 3 (`received`) for 3 s; it used 0.0 s of CPU time: did the program flush its \
+             output?"
+                .into(),
             "",
         ),
         ("spins", BreakageKind::Silent, "has not answered event 3 (`received`) for 3 s; it used ".into(), ""),

@@ -56,6 +56,15 @@ pub fn linked(path: Option<&str>, content: Markup) -> Markup {
     html! { @match path { Some(path) => a href=(path) { (content) }, None => (content) } }
 }
 
+/// Renders a sentence in which backticks enclose code.
+pub fn coded(sentence: &str) -> Markup {
+    html! {
+        @for (place, part) in sentence.split('`').enumerate() {
+            @if place % 2 == 1 { code { (part) } } @else { (part) }
+        }
+    }
+}
+
 /// A line chart.
 #[derive(Clone, Debug)]
 pub struct Chart {
@@ -203,7 +212,9 @@ const TOP: f64 = 30.0;
 const BOTTOM: f64 = 44.0;
 /// The maximum number of points of a line that are drawn as dots.
 const MOST_DOTS: usize = 32;
-/// The width of a character in the legend.
+/// The distance between the texts of the vertical axis and the lines.
+const LABEL_GAP: f64 = 7.0;
+/// The width of a character.
 const CHARACTER: f64 = 6.4;
 
 impl Chart {
@@ -242,7 +253,7 @@ impl Chart {
             (area.ranges())
             @for (index, series) in self.series.iter().enumerate() { (area.line(index, series)) }
             @for (_, at) in &self.stated {
-                line.stated x1=(LEFT) x2=(WIDTH - RIGHT) y1=(n(area.y(*at))) y2=(n(area.y(*at))) {}
+                line.stated x1=(n(area.left)) x2=(WIDTH - RIGHT) y1=(n(area.y(*at))) y2=(n(area.y(*at))) {}
             }
             (area.legend())
         };
@@ -253,6 +264,8 @@ impl Chart {
 struct PlotArea<'a> {
     chart: &'a Chart,
     x: (f64, f64),
+    /// The margin on the left, in which the texts of the vertical axis fit.
+    left: f64,
     top: f64,
     marks: Vec<(f64, String)>,
     /// The height of the legend.
@@ -275,11 +288,13 @@ impl<'a> PlotArea<'a> {
             }
         };
         let rows = if chart.has_legend() { chart.legend_rows().len() as f64 } else { 0.0 };
-        PlotArea { chart, x: chart.x.ends(least, most), top, marks, legend: rows * 20.0 + 4.0 }
+        let widest = marks.iter().map(|it| width(&it.1)).fold(0.0, f64::max);
+        let left = LEFT.max(widest + LABEL_GAP + 2.0);
+        PlotArea { chart, x: chart.x.ends(least, most), left, top, marks, legend: rows * 20.0 + 4.0 }
     }
 
     fn x(&self, value: f64) -> f64 {
-        LEFT + self.chart.x.share(value, self.x) * (WIDTH - LEFT - RIGHT)
+        self.left + self.chart.x.share(value, self.x) * (WIDTH - self.left - RIGHT)
     }
 
     fn y(&self, value: f64) -> f64 {
@@ -290,28 +305,28 @@ impl<'a> PlotArea<'a> {
     fn axes(&self) -> Markup {
         html! {
             @for (value, text) in &self.marks {
-                line.grid x1=(LEFT) x2=(WIDTH - RIGHT) y1=(n(self.y(*value))) y2=(n(self.y(*value))) {}
-                text.end x=(LEFT - 7.0) y=(n(self.y(*value) + 4.0)) { (text) }
+                line.grid x1=(n(self.left)) x2=(WIDTH - RIGHT) y1=(n(self.y(*value))) y2=(n(self.y(*value))) {}
+                text.end x=(n(self.left - LABEL_GAP)) y=(n(self.y(*value) + 4.0)) { (text) }
             }
             @for (value, text) in self.chart.x.marks(self.x, 6.0) {
-                text.middle x=(n(self.x(value))) y=(HEIGHT - BOTTOM + 17.0) { (text) }
+                text.middle x=(n(within(self.x(value), &text))) y=(HEIGHT - BOTTOM + 17.0) { (text) }
             }
-            text.middle x=(n((LEFT + WIDTH - RIGHT) / 2.0)) y=(HEIGHT - 8.0) { (self.chart.x.label) }
+            text.middle x=(n(within((self.left + WIDTH - RIGHT) / 2.0, &self.chart.x.label))) y=(HEIGHT - 8.0) { (self.chart.x.label) }
             text x="4" y="14" { (self.chart.y.label) }
         }
     }
 
     /// Renders the best line of each range as a strip above the lines, and the marked intervals.
     fn ranges(&self) -> Markup {
-        let width = |from: f64, to: f64| (self.x(to) - self.x(from)).max(1.0);
+        let wide = |from: f64, to: f64| (self.x(to) - self.x(from)).max(1.0);
         html! {
             @for (low, high, text) in &self.chart.marks {
-                rect.interval x=(n(self.x(*low))) y=(TOP) width=(n(width(*low, *high))) height=(HEIGHT - TOP - BOTTOM) {}
-                text.middle.ink x=(n(self.x(f64::midpoint(*low, *high)))) y=(HEIGHT - BOTTOM - 6.0) { (text) }
+                rect.interval x=(n(self.x(*low))) y=(TOP) width=(n(wide(*low, *high))) height=(HEIGHT - TOP - BOTTOM) {}
+                text.middle.ink x=(n(within(self.x(f64::midpoint(*low, *high)), text))) y=(HEIGHT - BOTTOM - 6.0) { (text) }
             }
             @for Range { from, to, series } in &self.chart.ranges {
                 g class={ "c" (series % 6) } {
-                    rect.bar x=(n(self.x(*from))) y=(TOP - 8.0) width=(n(width(*from, *to))) height="6" {
+                    rect.bar x=(n(self.x(*from))) y=(TOP - 8.0) width=(n(wide(*from, *to))) height="6" {
                         title { "best: " (self.chart.series[*series].name) }
                     }
                 }
@@ -439,6 +454,17 @@ fn round_step(least: f64) -> f64 {
         .unwrap_or(power * 10.0)
 }
 
+/// Returns the width of a text on an axis, as an upper bound.
+fn width(text: &str) -> f64 {
+    text.chars().count() as f64 * CHARACTER
+}
+
+/// Returns where the middle of a text must be so that all of the text is inside the picture, as close to `x` as possible.
+fn within(x: f64, text: &str) -> f64 {
+    let half = (width(text) / 2.0).min(WIDTH / 2.0);
+    x.clamp(half, WIDTH - half)
+}
+
 /// Rounds a coordinate to a tenth of a pixel.
 fn n(value: f64) -> String {
     short((value * 10.0).round() / 10.0)
@@ -472,6 +498,27 @@ mod tests {
         }
         assert!(chart.file().starts_with("<svg"));
         assert!(!chart.file().contains("class=\"sign\""), "lines have dots");
+    }
+
+    #[test]
+    fn backticks_enclose_code() {
+        assert_eq!(coded("use `--seeds 5` <here>").into_string(), "use <code>--seeds 5</code> &lt;here&gt;");
+    }
+
+    #[test]
+    fn no_label_of_an_axis_is_cut() {
+        let points = [1.0, 1e7].map(|x| (x, Spread::of([1e9]))).to_vec();
+        let series = || vec![Series { name: "s".into(), points: points.clone() }];
+        let marks = vec![(0.0, "0 s".to_owned()), (1e9, "1000000000 seconds".to_owned())];
+        for y in [Axis::from("y"), Axis::marked("y", marks)] {
+            let chart = Chart::new("t", Axis::logarithmic("x"), y, series());
+            let area = PlotArea::new(&chart);
+            for (value, text) in area.chart.x.marks(area.x, 6.0) {
+                let x = within(area.x(value), &text);
+                assert!(x >= width(&text) / 2.0 && x + width(&text) / 2.0 <= WIDTH, "{text} at {x}");
+            }
+            assert!(area.marks.iter().all(|it| width(&it.1) <= area.left - LABEL_GAP), "{}", area.left);
+        }
     }
 
     #[test]

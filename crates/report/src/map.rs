@@ -75,7 +75,12 @@ pub(crate) fn render(manifest: &Manifest, names: &DisplayNames) -> Markup {
 
 fn drawing(links: &BTreeMap<(ClusterId, ClusterId), Delay>, names: &DisplayNames) -> Markup {
     let clusters: Vec<ClusterId> = names.clusters().collect();
-    let wide = |it: &ClusterId| (names.cluster(*it).chars().count() as f64 * 8.0 + 26.0).clamp(104.0, 170.0);
+    let inside = |it: &ClusterId| links.get(&(*it, *it)).map_or_else(String::new, Delay::text);
+    let wide = |it: &ClusterId| {
+        let processes = names.processes(*it).len() as u64;
+        let up = format!("{processes} of {processes} up");
+        box_width(&shortened(&names.cluster(*it)), &[&count(processes, "process"), &up, &inside(it)])
+    };
     let (height, places) = layout(clusters.len());
     html! {
         svg.map viewBox={ "0 0 " (WIDTH) " " (height) } role="group" aria-label="Map of the links" {
@@ -90,13 +95,20 @@ fn drawing(links: &BTreeMap<(ClusterId, ClusterId), Delay>, names: &DisplayNames
                     rect x=(px(x - wide / 2.0)) y=(px(y - NODE_HEIGHT / 2.0)) width=(px(wide)) height=(NODE_HEIGHT) rx="9" {}
                     text.name x=(px(*x)) y=(px(y - 10.0)) { (shortened(&names.cluster(*cluster))) }
                     text x=(px(*x)) y=(px(y + 6.0)) data-up=(cluster.index()) { (count(processes, "process")) }
-                    @if let Some(inside) = links.get(&(*cluster, *cluster)) {
-                        text x=(px(*x)) y=(px(y + 21.0)) { (inside.text()) }
-                    }
+                    text x=(px(*x)) y=(px(y + 21.0)) { (inside(cluster)) }
                 }
             }
         }
     }
+}
+
+/// The least and the largest width of a box.
+const BOX: (f64, f64) = (104.0, 188.0);
+
+/// Returns the width of a box in which a name and other texts fit, in the sizes that a narrow window uses.
+fn box_width(name: &str, texts: &[&str]) -> f64 {
+    let wide = |text: &str, character: f64| text.chars().count() as f64 * character + 16.0;
+    texts.iter().map(|it| wide(it, 8.0)).fold(wide(name, 9.4), f64::max).clamp(BOX.0, BOX.1)
 }
 
 /// Returns the height of the map, and the centre of each cluster.
@@ -174,10 +186,11 @@ fn furthest(links: &BTreeMap<(ClusterId, ClusterId), Delay>, names: &DisplayName
     }
 }
 
+/// Returns a name of at most 18 characters.
 fn shortened(name: &str) -> String {
-    match name.char_indices().nth(18) {
-        Some((end, _)) => format!("{}\u{2026}", &name[..end]),
-        None => name.to_owned(),
+    match name.char_indices().nth(17) {
+        Some((end, last)) if end + last.len_utf8() < name.len() => format!("{}\u{2026}", &name[..end]),
+        _ => name.to_owned(),
     }
 }
 
@@ -234,11 +247,21 @@ mod tests {
     }
 
     #[test]
+    fn texts_fit_in_their_boxes() {
+        let long = shortened("a-cluster-with-a-long-name");
+        assert!(long.chars().count() as f64 * 9.4 <= box_width(&long, &[]) - 8.0, "{long}");
+        assert_eq!(shortened("a-rather-long-name"), "a-rather-long-name");
+        let delays = "12.3 ms / 12.4 ms";
+        assert!(delays.chars().count() as f64 * 8.0 <= box_width("a", &[delays]) - 8.0);
+        assert_eq!(box_width("a", &["2 of 2 up"]), BOX.0);
+    }
+
+    #[test]
     fn boxes_are_within_the_map() {
         for clusters in 2..=MOST_DRAWN {
             let (height, places) = layout(clusters);
             for (x, y) in places {
-                assert!((85.0..=WIDTH - 85.0).contains(&x));
+                assert!((BOX.1 / 2.0..=WIDTH - BOX.1 / 2.0).contains(&x));
                 assert!((NODE_HEIGHT / 2.0..=height - NODE_HEIGHT / 2.0).contains(&y));
             }
         }

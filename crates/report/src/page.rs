@@ -22,7 +22,7 @@ use crate::summary::{
     LifeSummary, PropertyResult, PropertySummary, RecordedRun, Summary, measured_in_words, met, restored,
 };
 use crate::terms;
-use crate::text::{backend, because, instant, lost, percent, protocol, span, verdict};
+use crate::text::{self, backend, because, instant, lost, percent, protocol, span, verdict};
 use crate::timeline::Timeline;
 
 /// Joins the script's files, in a scope of their own.
@@ -543,9 +543,9 @@ fn bar(name: &str, spent: &TimeByPart) -> Markup {
 
 /// Returns the activities on which time was spent, each with its seconds and its share.
 fn present(spent: &TimeByPart) -> impl Iterator<Item = (&'static str, f64, String)> {
-    let whole = spent.total_seconds();
-    let parts = spent.parts().into_iter().filter(|it| it.1 > 0.0);
-    parts.map(move |(kind, seconds)| (kind, seconds, percent(seconds, whole)))
+    let shares = text::shares(&spent.parts().map(|it| it.1));
+    let parts = spent.parts().into_iter().zip(shares).filter(|it| it.0.1 > 0.0);
+    parts.map(|((kind, seconds), share)| (kind, seconds, share))
 }
 
 fn rollbacks(summary: &Summary) -> Markup {

@@ -52,6 +52,26 @@ pub fn percent(part: f64, whole: f64) -> String {
     }
 }
 
+/// Formats the shares of all parts of a whole as percentages, which add up to 100 %: those that lose the most when they are
+/// rounded down are rounded up. Only zero is shown as `0.0 %`.
+pub fn shares(parts: &[f64]) -> Vec<String> {
+    let whole: f64 = parts.iter().sum();
+    if whole <= 0.0 {
+        return vec!["-".to_owned(); parts.len()];
+    }
+    let tenths: Vec<f64> = parts.iter().map(|it| 1000.0 * it / whole).collect();
+    let mut rounded: Vec<u32> = tenths.iter().map(|it| it.floor() as u32).collect();
+    let missing = 1000_u32.saturating_sub(rounded.iter().sum()) as usize;
+    let mut order: Vec<usize> = (0..parts.len()).filter(|it| parts[*it] > 0.0).collect();
+    order.sort_by(|a, b| tenths[*b].fract().total_cmp(&tenths[*a].fract()));
+    order.into_iter().take(missing).for_each(|it| rounded[it] += 1);
+    let text = |(part, tenths): (&f64, u32)| match tenths {
+        0 if *part > 0.0 => "<0.1 %".to_owned(),
+        tenths => format!("{}.{} %", tenths / 10, tenths % 10),
+    };
+    parts.iter().zip(rounded).map(text).collect()
+}
+
 /// Formats a verdict.
 pub fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
@@ -146,9 +166,8 @@ impl Writer<'_> {
         let titles = kinds.iter().map(|&kind| TimePart::ALL[kind].name());
         let titles: Vec<&str> = std::iter::once("time of").chain(titles).collect();
         let row = |it: &ClusterSummary| {
-            let parts = it.time.parts();
-            let share = |kind: &usize| percent(parts[*kind].1, it.time.total_seconds());
-            std::iter::once(it.name.clone()).chain(kinds.iter().map(share)).collect()
+            let shares = shares(&it.time.parts().map(|it| it.1));
+            std::iter::once(it.name.clone()).chain(kinds.iter().map(|kind| shares[*kind].clone())).collect()
         };
         let rows: Vec<Vec<String>> = clusters.iter().map(row).collect();
         split(1, &titles, &rows) + &wrapped("", &self.outages())
@@ -463,6 +482,15 @@ fn colour_of(verdict: Verdict) -> Color {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_add_up() {
+        assert_eq!(shares(&[1.0, 1.0, 1.0]), ["33.4 %", "33.3 %", "33.3 %"]);
+        // Rounded one by one, these would add up to 100.1 %.
+        assert_eq!(shares(&[45.08, 15.27, 31.56, 8.09]), ["45.1 %", "15.3 %", "31.5 %", "8.1 %"]);
+        assert_eq!(shares(&[0.0, 1.0, 100_000.0]), ["0.0 %", "<0.1 %", "100.0 %"]);
+        assert_eq!(shares(&[0.0, 0.0]), ["-", "-"]);
+    }
 
     #[test]
     fn only_zero_is_shown_as_zero_percent() {

@@ -2,7 +2,7 @@
 
 use faultline_catalog::{Hosted, Setup};
 use faultline_core::fault::{FaultAccount, Outcome};
-use faultline_core::{PlannedFault, Span};
+use faultline_core::{PlannedFault, ProcessId, Span};
 use faultline_trace::manifest::{BackendKind, EffectEntry, Expected, LinkEntry, Pressure};
 use faultline_trace::{Bundle, Hash, Manifest, Trace};
 
@@ -63,6 +63,8 @@ pub struct RunEnd {
     pub links: Option<Vec<LinkEntry>>,
     /// The duration of the run, from its start to its end.
     pub duration: Span,
+    /// In virtual time, if the deadline was exceeded: the ranks whose application waited for a message.
+    pub waiting: Vec<ProcessId>,
     /// The digest of the program that executed the processes, if it is known.
     pub program: Option<Hash>,
 }
@@ -70,13 +72,14 @@ pub struct RunEnd {
 impl RunEnd {
     /// Adds the end of the run to its manifest.
     pub(crate) fn complete(self, manifest: &mut Manifest) {
-        let RunEnd { outcome, added, faults, effects, pressure, links, duration, program } = self;
+        let RunEnd { outcome, added, faults, effects, pressure, links, duration, waiting, program } = self;
         manifest.outcome = Some(outcome);
         manifest.plan.extend(added);
         manifest.faults = faults;
         manifest.effects = effects;
         manifest.pressure = pressure;
         manifest.duration = duration;
+        manifest.waiting = waiting;
         manifest.program = program;
         if let Some(links) = links {
             manifest.links = links;

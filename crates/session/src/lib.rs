@@ -25,6 +25,7 @@
 mod backend;
 mod events;
 mod input_recorder;
+mod logs;
 mod memory;
 mod reading;
 mod recording;
@@ -39,6 +40,7 @@ use faultline_catalog::{
     with_valid,
 };
 use faultline_core::fault::Outcome;
+use faultline_core::{Digest, Fact, ProcessId};
 use faultline_trace::manifest::{BackendKind, Expected};
 use faultline_trace::{Bundle, BundleError, Manifest};
 
@@ -46,6 +48,7 @@ pub use faultline_supervisor::{MemoryBound, panics};
 
 pub use backend::{Backend, ComputeExpected, PreparedRun, RunEnd};
 pub use events::Events;
+use logs::Logs;
 use memory::check_program;
 pub use memory::{BYTES_PER_FACT, bound_memory, memory_bound, most_facts};
 pub use recording::{Recording, UnjudgedRecording};
@@ -173,14 +176,17 @@ impl<'a> Session<'a> {
     pub fn simulate_setup<N: Hosted>(
         &self,
         setup: &Setup<N>,
-        expected: impl FnOnce() -> Option<Expected>,
+        expected: impl Fn() -> Option<Expected>,
         simulator: &mut Simulator<'_>,
     ) -> UnjudgedRecording {
         let draft = self.draft_of(setup, BackendKind::Simulate);
-        let (ended, trace) = simulator.play(setup, &draft, None);
+        let (ended, trace) = simulator.play(setup, &draft, None, &mut Logs::default());
         let mut run = UnjudgedRecording::of_ended(draft, ended, trace);
         if compares_results(&run.manifest) {
             run.manifest.expected = expected();
+        }
+        if self.must_repeat_expected(&run) {
+            run.manifest.compare_expected_with(expected());
         }
         run
     }
@@ -244,19 +250,46 @@ impl<'a> Session<'a> {
             bundle.write_trace(trace).map_err(SessionError::Record)?;
         }
         ended.complete(&mut manifest);
-        if compares_results(&manifest) {
+        let mut expected = || {
             let setup = setup.clone();
-            match backend.expected(Box::new(move || manifest::expected(&setup))) {
+            backend.expected(Box::new(move || manifest::expected(&setup)))
+        };
+        if compares_results(&manifest) {
+            match expected() {
                 Some(expected) => manifest.expected = expected,
                 None => manifest.outcome = Some(Outcome::Interrupted),
             }
         }
         bundle.write_manifest(&manifest).map_err(SessionError::Record)?;
-        let Some(trace) = trace else {
-            return UnjudgedRecording::read_back(bundle, manifest, most_facts())
-                .map_err(SessionError::Record);
+        let mut run = match trace {
+            Some(trace) => UnjudgedRecording::in_memory(manifest, trace),
+            None => {
+                UnjudgedRecording::read_back(bundle, manifest, most_facts()).map_err(SessionError::Record)?
+            }
         };
-        Ok(UnjudgedRecording::in_memory(manifest, trace))
+        if self.must_repeat_expected(&run)
+            && let Some(again) = expected()
+            && run.manifest.compare_expected_with(again)
+        {
+            bundle.write_manifest(&run.manifest).map_err(SessionError::Record)?;
+        }
+        Ok(run)
+    }
+
+    /// Returns whether the expected results must be computed again before the run is judged: if the application is a
+    /// program and its results differ from them, the program may not be deterministic.
+    fn must_repeat_expected(&self, run: &UnjudgedRecording) -> bool {
+        let Some(expected) = &run.manifest.expected else { return false };
+        let result = |fact: &Fact| match fact {
+            Fact::Finished(it) => Some(it.1),
+            _ => None,
+        };
+        let differs = |&(rank, digest): &(ProcessId, Digest)| {
+            let results =
+                run.trace.lives(rank).flat_map(|(_, stream)| stream).filter_map(|(_, it)| result(it));
+            results.into_iter().any(|it| it != digest)
+        };
+        self.federation.spec.application.program().is_some() && expected.digests.iter().any(differs)
     }
 
     /// Works like [`Session::draft`], but for an existing setup.

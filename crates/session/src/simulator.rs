@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use faultline_catalog::{Hosted, Setup};
+use faultline_catalog::{Hosted, LoggedLine, Setup, keep_log, take_log};
 use faultline_core::Time;
 use faultline_sim::{Simulation, Stats};
 use faultline_supervisor::panics::caught;
@@ -12,6 +12,7 @@ use faultline_trace::{BundleError, Manifest, Record, Recorder, Sink, Trace};
 
 use crate::backend::{Backend, ComputeExpected, PreparedRun, RunEnd};
 use crate::input_recorder::InputRecorder;
+use crate::logs::Logs;
 use crate::memory::{Watch, memory_bound};
 
 /// The number of events between two calls of [`SimulationObserver::continues`].
@@ -27,6 +28,11 @@ pub trait SimulationObserver {
     /// Called for every fact, in the order of virtual time.
     fn recorded(&mut self, record: &Record) {
         let _ = record;
+    }
+
+    /// Called for every line that a program wrote to standard error, after the event at which it was read.
+    fn logged(&mut self, at: Time, line: &LoggedLine) {
+        let _ = (at, line);
     }
 
     /// Called after every event. Returning `true` interrupts the run. A single event can take a long time, because it
@@ -102,13 +108,21 @@ impl<'a> Simulator<'a> {
         &self.stats
     }
 
-    /// Runs a federation to its end.
+    /// Runs a federation to its end. Adds to `logs` what its programs write to standard error.
     pub(crate) fn play<N: Hosted>(
         &mut self,
         setup: &Setup<N>,
         manifest: &Manifest,
         input_recorder: Option<&mut InputRecorder>,
+        logs: &mut Logs,
     ) -> (RunEnd, Trace) {
+        keep_log(true);
+        let mut take_logs = |at, observer: &mut dyn SimulationObserver| {
+            for line in take_log() {
+                observer.logged(at, &line);
+                logs.add(at, &line);
+            }
+        };
         self.observer.begins(manifest);
         let observer: RefCell<&mut dyn SimulationObserver> = RefCell::new(&mut *self.observer);
         let facts = Cell::new(0);
@@ -122,6 +136,7 @@ impl<'a> Simulator<'a> {
         let mut pace = Pace::new(&memory);
         let steps = || {
             while simulation.step() {
+                take_logs(simulation.now(), &mut **observer.borrow_mut());
                 if observer.borrow().is_interrupted() {
                     simulation.interrupt();
                     continue;
@@ -150,6 +165,8 @@ impl<'a> Simulator<'a> {
             simulation.panicked(panic);
         }
         let run = simulation.run();
+        take_logs(run.ended, &mut **observer.borrow_mut());
+        keep_log(false);
         memory.make_room(facts.get());
         self.stats = run.stats;
         let ended = RunEnd {
@@ -160,6 +177,7 @@ impl<'a> Simulator<'a> {
             pressure: None,
             links: None,
             duration: run.ended.since(Time::ZERO),
+            waiting: run.waiting,
             program: None,
         };
         (ended, sink.facts.finish())
@@ -211,7 +229,9 @@ impl Backend for Simulator<'_> {
     fn run<N: Hosted>(&mut self, begun: PreparedRun<'_, N>) -> Result<(RunEnd, Option<Trace>), BundleError> {
         let PreparedRun { setup, manifest, bundle } = begun;
         let mut input_recorder = bundle.records_inputs().then(|| InputRecorder::new(bundle.clone()));
-        let (ended, trace) = self.play(setup, manifest, input_recorder.as_mut());
+        let mut logs = Logs::default();
+        let (ended, trace) = self.play(setup, manifest, input_recorder.as_mut(), &mut logs);
+        logs.write(bundle, manifest)?;
         input_recorder.map_or(Ok(()), InputRecorder::finish)?;
         Ok((ended, Some(trace)))
     }

@@ -133,6 +133,8 @@ pub struct Run {
     pub stats: Stats,
     /// The state of each fault of the plan.
     pub faults: Vec<FaultAccount>,
+    /// If the run exceeded its deadline: the processes whose application waited for a message.
+    pub waiting: Vec<ProcessId>,
 }
 
 /// Simulates a federation from its launch to its end, and passes the facts to `sink`.
@@ -217,7 +219,18 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     pub fn run(mut self) -> Run {
         while self.step() {}
         let outcome = self.outcome.clone().expect("the supervisor's deadline ends every run");
-        Run { outcome, ended: self.now, stats: self.stats, faults: self.supervisor.faults() }
+        let waiting = match outcome {
+            Outcome::Deadline => self.waiting().collect(),
+            _ => Vec::new(),
+        };
+        Run { outcome, ended: self.now, stats: self.stats, faults: self.supervisor.faults(), waiting }
+    }
+
+    /// Iterates over the processes whose application waits for a message.
+    fn waiting(&self) -> impl Iterator<Item = ProcessId> {
+        let all = (0..).map(ProcessId).zip(&self.sim_processes);
+        let waits = |it: &SimProcess<P>| it.alive && it.process.as_ref().is_some_and(P::waits);
+        all.filter(move |(_, it)| waits(it)).map(|(process, _)| process)
     }
 
     /// Processes the next event. Returns `false` once the run is over.

@@ -101,6 +101,9 @@ pub struct Manifest {
     pub system: Option<SystemEntry>,
     /// How the run ended; `None` while it is in progress or if it was cut short.
     pub outcome: Option<Outcome>,
+    /// In virtual time, if the deadline was exceeded: the ranks whose application waited for a message.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<ProcessId>,
     /// The start of the run in milliseconds since the Unix epoch.
     pub started_unix_ms: u64,
     /// The duration of the run: wall-clock time, or virtual time in the simulator.
@@ -115,6 +118,16 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// Compares the expected results with those of a second computation. If they differ, removes them, because they are not
+    /// those of the federation, and returns `true`.
+    pub fn compare_expected_with(&mut self, again: Option<Expected>) -> bool {
+        let Some(expected) = self.expected.as_mut().filter(|it| again.as_ref() != Some(*it)) else {
+            return false;
+        };
+        expected.digests.clear();
+        true
+    }
+
     /// Creates the manifest of a completed simulation that has no federation file: consecutive processes in clusters
     /// of these sizes, and nothing else. For tests and benchmarks of drivers and protocols.
     pub fn bare(promises: Promises, sizes: &[u32]) -> Manifest {
@@ -157,6 +170,7 @@ impl Manifest {
             expectations: Vec::new(),
             system: None,
             outcome: Some(Outcome::Completed),
+            waiting: Vec::new(),
             started_unix_ms: 0,
             duration: Span::ZERO,
             facts: Vec::new(),
@@ -572,7 +586,8 @@ impl LinkEntry {
 pub struct Expected {
     /// The origin of the results: a sequential reference, or a run without faults.
     pub source: String,
-    /// The digest of each rank's result.
+    /// The digest of each rank's result; empty if a program computed other results when they were computed again, so that
+    /// they cannot be compared.
     #[serde(with = "hexadecimal")]
     pub digests: Vec<(ProcessId, Digest)>,
 }
@@ -659,6 +674,7 @@ pub(crate) mod tests {
             expectations: vec![Expectation::RecoveredWithin(Span::from_secs(3))],
             system: None,
             outcome: Some(Outcome::Completed),
+            waiting: Vec::new(),
             started_unix_ms: 1,
             duration: Span::from_secs(9),
             facts: Vec::new(),

@@ -39,6 +39,12 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; s
 /// The policy of stored pages, which may come from strangers.
 const STORED_POLICY: &str = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
+/// The answer to a request for another host.
+const OTHER_HOST: &str = "This page is shown under the names 127.0.0.1 and localhost only, so that no other page can read it. \
+     Open the address that Faultline has printed. From another machine, forward its port first, such as with \
+     `ssh -L PORT:127.0.0.1:PORT HOST`, and open http://127.0.0.1:PORT/ with the same path; if a proxy forwards requests, let it \
+     set the header `Host` to localhost.";
+
 /// Starts a thread that answers all requests.
 pub(crate) fn spawn(listener: TcpListener, shared: Arc<Shared>) -> io::Result<()> {
     listener.set_nonblocking(true)?;
@@ -64,6 +70,7 @@ async fn respond(shared: Arc<Shared>, trust: Trust, request: Request) -> Respons
     let (head, content) = request.into_parts();
     let key = head.uri.path().split('/').nth(1).unwrap_or_default();
     let mut response = match route(&head, &shared.keys) {
+        Err(StatusCode::MISDIRECTED_REQUEST) => said(StatusCode::MISDIRECTED_REQUEST, OTHER_HOST),
         Err(status) => said(status, status.canonical_reason().unwrap_or_default()),
         Ok(Route::Asset(path)) => asset(&path),
         Ok(Route::Redirect(path)) => Redirect::to(&path).into_response(),
@@ -301,6 +308,18 @@ mod tests {
         let (_, styles) = report.split_once("stylesheet\" href=\"").unwrap();
         let styles = answer(asked(&host, &format!("GET {}", styles.split('"').next().unwrap()), ""));
         assert!(styles.contains("text/css") && styles.contains("immutable") && styles.contains(".badge"));
+    }
+
+    #[test]
+    fn another_host_is_refused_with_the_remedy() {
+        let (_server, host) = started();
+        let mut stream = TcpStream::connect(&host).unwrap();
+        write!(stream, "GET / HTTP/1.1\r\nHost: laptop.example:80\r\n\r\n").unwrap();
+        let answer = answer(stream);
+        assert!(
+            answer.starts_with("HTTP/1.1 421") && answer.contains("ssh -L PORT:127.0.0.1:PORT"),
+            "{answer}"
+        );
     }
 
     #[test]

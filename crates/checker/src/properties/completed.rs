@@ -11,6 +11,7 @@ use faultline_core::{
 };
 
 use super::memory;
+use super::unrecoverable_justified::{FORM_OF_MISSING, lost_parts};
 use crate::finding::{Findings, Worded};
 use crate::property::Property;
 use crate::rule::Rule;
@@ -57,6 +58,12 @@ fn check(history: &History<'_>, finding: &mut Findings) {
     finding.instances = 1;
     match &context.outcome {
         Some(Outcome::Completed) => check_ranks(history, finding),
+        Some(Outcome::Deadline) if let Some(waiting) = deadlock(history) => {
+            finding.unjudged(
+                format!("the deadline was exceeded before all ranks had finished: {waiting}"),
+                "let the application send what they wait for; `faultline replay` shows the last steps of a process",
+            );
+        }
         Some(Outcome::Deadline) => {
             let (missed, remedy) = match history.supervision.begun {
                 Some(_) if context.system.is_some() => (
@@ -108,6 +115,35 @@ fn check(history: &History<'_>, finding: &mut Findings) {
     }
 }
 
+/// Describes the end of a run in which all ranks that have not finished wait for a message, although every message was
+/// delivered; `None` if this is not known.
+pub(super) fn deadlock(history: &History<'_>) -> Option<String> {
+    let context = history.context;
+    let ranks = || context.clusters.iter().flatten();
+    let is_over = |rank: &ProcessId| {
+        let last = history.processes[rank.index()].segments.end.checked_sub(1);
+        history.has_left(*rank) || history.results.iter().any(|(at, ..)| Some(at.segment.0) == last)
+    };
+    let stuck = ranks().filter(|rank| !is_over(rank));
+    let waits = |rank: &ProcessId| history.is_present(*rank) && context.waiting.contains(rank);
+    if context.waiting.is_empty() || history.is_flawed() || !stuck.clone().all(waits) {
+        return None;
+    }
+    let is_open = |message: &faultline_history::Message| {
+        let survives = |at: &&faultline_history::Point| history.survives(**at);
+        message.sent().iter().any(|at| survives(&at)) && !message.delivered().iter().any(|at| survives(&at))
+    };
+    if history.messages.iter().any(is_open) {
+        return None;
+    }
+    Some(match (stuck.count(), ranks().count()) {
+        (1, 1) => "the only rank waits for a message".to_owned(),
+        (stuck, all) if stuck == all => format!("all {all} ranks wait for a message"),
+        (1, all) => format!("one of {all} ranks waits for a message, and the others have finished"),
+        (stuck, all) => format!("{stuck} of {all} ranks wait for a message, and the others have finished"),
+    })
+}
+
 /// Reports a group that is unrecoverable, with the parts that are missing.
 fn check_unrecoverable(
     history: &History<'_>,
@@ -129,7 +165,12 @@ fn check_unrecoverable(
         format!("{what} ({whom})")
     };
     let missing = match missing {
-        [] => "every checkpoint".into(),
+        [] => match lost_parts(history, group, usize::MAX).first() {
+            Some(&first) => {
+                format!("{}; the claim names no part ({FORM_OF_MISSING})", part(&(first, Vec::new())))
+            }
+            None => "every checkpoint".into(),
+        },
         some => some.iter().map(part).collect::<Vec<_>>().join("; "),
     };
     let remedy = match names.copies {

@@ -19,7 +19,7 @@ use faultline_core::fault::Outcome;
 use faultline_core::{Claim, Fact, Life, ProcessId, Promise, Span, Time};
 
 use super::departures;
-use super::stalled;
+use super::{completed, stalled};
 use crate::finding::{Findings, Worded};
 use crate::property::Property;
 use crate::rule::{Aspect, Rule};
@@ -231,6 +231,11 @@ impl Judge<'_> {
         let since = last.max(self.since);
         let still = self.history.context.end.since(since);
         let limit = self.limit(since) + self.history.context.longest_task;
+        // Without a rollback, the application does not wait because of the protocol, which has delivered every message.
+        let has_rolled_back = self.history.groups.iter().any(|it| !it.rollbacks.is_empty());
+        if !has_rolled_back && completed::deadlock(self.history).is_some() {
+            return;
+        }
         if still >= limit.max(pause * 10) {
             finding.violated([], Breach::NoProgress { still });
         }

@@ -30,7 +30,7 @@ use faultline_history::{
 enum Breach {
     WasDurable { owner: ProcessId, position: Position, holder: ProcessId },
     TooFewLosses { group: GroupId, owner: ProcessId, holders: u32 },
-    NothingLost { group: GroupId },
+    NothingLost { group: GroupId, names_parts: bool },
     WasAvailable { group: GroupId, position: Position },
     LogNotLost { group: Option<GroupId>, holder: ProcessId },
 }
@@ -49,8 +49,13 @@ impl Worded for Breach {
                 names.group(of),
                 names.process(owner)
             ),
-            Breach::NothingLost { group: of } => {
-                format!("{} was declared unrecoverable, but no part was lost", names.group(of))
+            Breach::NothingLost { group: of, names_parts } => {
+                let of = names.group(of);
+                let form = match names_parts {
+                    true => String::new(),
+                    false => format!("; if one was, name it in the claim ({FORM_OF_MISSING})"),
+                };
+                format!("{of} was declared unrecoverable, but no part was lost{form}")
             }
             Breach::WasAvailable { group: of, position } => format!(
                 "{} was declared unrecoverable, but every part of checkpoint {position} was available",
@@ -71,6 +76,31 @@ pub(super) const RULE: Rule = Rule::new(
     check,
 )
 .needs(&[FactKind::Unrecoverable]);
+
+/// How a program names the missing parts in its claim.
+pub(super) const FORM_OF_MISSING: &str =
+    r#"`"missing": [{"name": [owner, incarnation, sn, attempt], "asked": [processes]}]`"#;
+
+/// Returns the parts of the newest checkpoint that a group had committed of which all copies may have been lost before the
+/// supervisor's fact `before`.
+pub(super) fn lost_parts(history: &History<'_>, group: GroupId, before: usize) -> Vec<ImageName> {
+    let Some((_, group)) = history.groups.numbered().find(|(number, _)| *number == group) else {
+        return Vec::new();
+    };
+    let line = group.line_before(Incarnation(u32::MAX));
+    let Some((newest, checkpoint)) = group.committed_after(&line, Position::default()).next() else {
+        return Vec::new();
+    };
+    let Position { incarnation, sn } = newest.position;
+    let is_lost = |owner: ProcessId, part: &Part| {
+        let was_stored =
+            !part.copies.is_empty() || history.supervision.may_have_lost(owner, Life::default(), before);
+        was_stored && part.may_be_lost(&history.supervision, before)
+    };
+    let parts = group.members.iter().copied().zip(&checkpoint.parts);
+    let lost = parts.filter(|(owner, part)| is_lost(*owner, part));
+    lost.map(|(owner, _)| ImageName { owner, incarnation, sn, attempt: newest.attempt }).collect()
+}
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let mut orphans = None;
@@ -109,6 +139,13 @@ impl<'a> UnrecoverableClaim<'a> {
             return;
         }
         let at = history.source(self.claimed.at);
+        // A claim that names no part means those of the newest checkpoint that are lost.
+        let names_parts = !missing.is_empty();
+        let group = history.group_of(history.process_of(self.claimed.at));
+        let lost =
+            group.filter(|_| !names_parts).map_or_else(Vec::new, |it| lost_parts(history, it, self.before));
+        let lost: Vec<_> = lost.into_iter().map(|name| (name, Vec::new())).collect();
+        let missing = if names_parts { missing } else { &lost };
         let mut is_explained = false;
         // The storage of a process that never returns or has left is out of reach.
         let gone = history.supervision.gone(&context.clusters);
@@ -142,13 +179,13 @@ impl<'a> UnrecoverableClaim<'a> {
                 || gone.contains(&name.owner)
                 || history.supervision.may_have_lost(name.owner, Default::default(), self.before);
         }
-        let Some(group) = history.group_of(history.process_of(self.claimed.at)) else { return };
+        let Some(group) = group else { return };
         if let Some((owner, held)) = self.too_few_losses(group, missing) {
             finding.violated([at], Breach::TooFewLosses { group, owner, holders: held });
             return;
         }
         if !is_explained {
-            finding.violated([at], Breach::NothingLost { group });
+            finding.violated([at], Breach::NothingLost { group, names_parts });
         } else if let Some(position) = self.restorable(group)
             && !self.may_be_collected(position, missing)
         {
@@ -380,6 +417,26 @@ mod tests {
         give_up(&mut run);
         let finding = check_alone(&RULE, &run);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0));
+    }
+
+    #[test]
+    fn a_claim_that_names_no_part_means_the_newest_checkpoint() {
+        for loses_all in [true, false] {
+            let mut run = run();
+            run.kill(0, true);
+            if loses_all {
+                run.kill(1, true);
+            }
+            assert_eq!(lost_parts(&run.history(), GroupId(0), usize::MAX).is_empty(), !loses_all);
+            run.claim(0, Claim::Unrecoverable { group: GroupId(0), missing: [].into() });
+            let finding = check_alone(&RULE, &run);
+            if loses_all {
+                assert_eq!(finding.violation_count(), 0);
+            } else {
+                finds!(finding, Breach::NothingLost { names_parts: false, .. });
+                assert!(finding.violations[0].0.sentence(&run.context).contains("asked"));
+            }
+        }
     }
 
     #[test]

@@ -89,6 +89,31 @@ pub(crate) struct ClusterArguments {
     pub(crate) out: Option<PathBuf>,
 }
 
+/// Names of causes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Causes(pub(crate) Vec<String>);
+
+impl Causes {
+    /// Reads names that commas separate. A name in double quotes may contain commas, and `""` is a quote in it.
+    fn parse(text: &str) -> Result<Causes, String> {
+        let mut names = vec![String::new()];
+        let (mut rest, mut is_quoted) = (text.chars().peekable(), false);
+        while let Some(next) = rest.next() {
+            let name = names.last_mut().expect("there is always a last name");
+            match next {
+                '"' if is_quoted && rest.next_if_eq(&'"').is_some() => name.push('"'),
+                '"' if is_quoted || name.is_empty() => is_quoted = !is_quoted,
+                ',' if !is_quoted => names.push(String::new()),
+                other => name.push(other),
+            }
+        }
+        if is_quoted {
+            return Err("a double quote has no end".to_owned());
+        }
+        Ok(Causes(names))
+    }
+}
+
 /// Describe recorded failures of a real system: time between faults, repairs, nodes down at once, and causes.
 ///
 /// Reads a failure trace in one of these formats: the InfiniteHBD trace (infinitehbd), the failure records of Los Alamos
@@ -116,9 +141,9 @@ pub(crate) struct TracesArguments {
     /// Read this system of a LANL file
     #[arg(long, value_name = "SYSTEM")]
     pub(crate) system: Option<String>,
-    /// Keep only faults with these causes
-    #[arg(long, value_name = "CAUSE,…", value_delimiter = ',')]
-    pub(crate) causes: Vec<String>,
+    /// Keep only faults with these causes. Enclose a cause that contains a comma in double quotes, as in a CSV file
+    #[arg(long, value_name = "CAUSE,…", value_parser = Causes::parse)]
+    pub(crate) causes: Option<Causes>,
     /// Set the number of observed nodes. Default: those in the file
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<usize>(1..=10_000_000))]
     pub(crate) nodes: Option<usize>,
@@ -231,4 +256,20 @@ pub(crate) struct SamplesArguments {
     /// Print the sample with this name
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(all_samples().map(|it| it.name)))]
     pub(crate) name: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Causes;
+
+    #[test]
+    fn a_cause_may_contain_a_comma() {
+        let read = |text: &str| Causes::parse(text).map(|it| it.0);
+        assert_eq!(read("GPU,NIC"), Ok(vec!["GPU".to_owned(), "NIC".to_owned()]));
+        assert_eq!(
+            read(r#""fan, disk",a"b,"say ""no""""#),
+            Ok(vec!["fan, disk".to_owned(), r#"a"b"#.to_owned(), r#"say "no""#.to_owned(),])
+        );
+        assert!(read("\"fan").is_err());
+    }
 }

@@ -19,9 +19,9 @@ use super::{PartArguments, SimulatedOn, jobs};
 /// strike at random times, at protocol events and during recoveries, alone or several at once. Each schedule omits some
 /// kinds of faults, chosen at random. In one schedule in eight, the search itself chooses the moment of a second fault,
 /// so that it tries all kinds of moments. At the end, all faults are healed, and the federation must recover and
-/// finish. Each schedule runs in virtual time, is judged, and runs a second time to confirm that it is deterministic.
-/// The search ends at the first violation. It then shrinks the federation for as long as the same property is violated,
-/// records and draws its run, and writes the federation to a file for `faultline run`.
+/// finish. Each schedule runs in virtual time and is judged. Unless the protocol is a program, it also runs a second time,
+/// to confirm that it is deterministic. The search ends at the first violation. It then shrinks the federation for as long
+/// as the same property is violated, records and draws its run, and writes the federation to a file for `faultline run`.
 ///
 /// If interrupted, shows and saves the coverage, and records the smallest violation so far; to continue, run the
 /// same command with `--resume`.
@@ -90,7 +90,7 @@ pub(crate) struct FuzzArguments {
     /// Choose the output format
     #[arg(long, value_enum, default_value_t = Format::Text, conflicts_with = "part")]
     pub(crate) format: Format,
-    /// Print only the violation and the verdict; show progress only on a terminal, and only after a few seconds
+    /// Print only the verdict and its reasons; show progress only on a terminal, and only after a few seconds
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// Also print what the search covered

@@ -91,7 +91,7 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
     let report = Report::new(&search, finding.as_ref(), warning);
     output::print(&match arguments.format {
         Format::Json => output::json(&report),
-        Format::Text => output::filled(summary::report(&report, arguments.verbose)),
+        Format::Text => output::filled(summary::report(&report, arguments)),
     })?;
     kept.iter().for_each(output::note);
     Ok(report.verdict.into())

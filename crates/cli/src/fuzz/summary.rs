@@ -79,18 +79,19 @@ pub(super) fn shrinking(
     }
 }
 
-/// Formats the result of a search: the coverage if it is requested, then the violation, and the verdict at the end.
-pub(super) fn report(report: &Report<'_>, shows_coverage: bool) -> String {
+/// Formats the result of a search: the coverage if it is requested, then the violation, and the verdict at the end; or only
+/// the verdict and its reasons.
+pub(super) fn report(report: &Report<'_>, arguments: &FuzzArguments) -> String {
     let Shares { runs, repeated, .. } = &report.coverage;
     let resumed = match report.runs_before {
         0 => String::new(),
         before => format!(" ({} since the search was resumed)", runs - before),
     };
     let mut parts = Vec::new();
-    if shows_coverage {
+    if arguments.verbose {
         parts.push(coverage(&report.coverage));
     }
-    parts.extend(report.finding.map(found));
+    parts.extend(report.finding.filter(|_| !arguments.quiet).map(found));
     let verdict = format!(" {}  ", faultline_report::text::verdict(report.verdict).to_uppercase());
     let searched = format!(
         "{} from seed {}{resumed} in {:.1} s ({:.0} per second, {} in parallel); {repeated} repeated with equal traces",
@@ -100,7 +101,11 @@ pub(super) fn report(report: &Report<'_>, shows_coverage: bool) -> String {
         report.runs_per_second,
         report.jobs
     );
-    let reason = report.reason.iter().map(|it| wrapped("  - ", it));
+    let violation = report.finding.filter(|_| arguments.quiet).map(|it| {
+        let all = it.texts.join("; ");
+        format!("seed {}, recorded in {}: {all}", it.seed, it.bundle.display())
+    });
+    let reason = violation.iter().chain(&report.reason).map(|it| wrapped("  - ", it));
     let warning = report.warning.iter().map(|it| wrapped("warning: ", it));
     let exercised = report.lists_exercised.then(|| wrapped("exercised: ", &exercised(&report.coverage)));
     let end = std::iter::once(wrapped(&verdict, &searched)).chain(reason).chain(exercised).chain(warning);

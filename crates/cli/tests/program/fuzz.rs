@@ -96,6 +96,16 @@ fn the_verdict_is_the_last_line_and_coverage_is_printed_on_request() {
 }
 
 #[test]
+fn a_quiet_search_prints_only_the_verdict_and_its_reasons() {
+    let place = TestDirectory::new();
+    let search = ["fuzz", "--defect", "no-drain", "--runs", "500", "--twice", "0", "--out", "found", "-q"];
+    let found = place.faultline(search).assert().code(1);
+    let said = String::from_utf8(found.get_output().stdout.clone()).unwrap();
+    assert!(said.starts_with(" FAIL  ") && said.contains("recorded in found: "), "{said}");
+    assert!(said.lines().count() < 12 && !said.contains("Smallest run"), "{said}");
+}
+
+#[test]
 fn a_violation_names_tasks_like_the_transcript_below_it() {
     let place = TestDirectory::new();
     let arguments =

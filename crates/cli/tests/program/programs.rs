@@ -257,6 +257,8 @@ fn a_search_finds_and_shrinks_a_defect_of_a_program() {
     let found = place.faultline(defect).assert().code(1);
     let json: Value = serde_json::from_slice(&found.get_output().stdout).unwrap();
     assert!(json["finding"]["property"].is_string(), "{json}");
+    // The shrunk run ends soon after the violation.
+    assert!(json["finding"]["facts"].as_u64().unwrap() < 100, "{}", json["finding"]["transcript"]);
     let shrunk = place.path("found/federation.yaml");
     assert!(fs::read_to_string(&shrunk).unwrap().contains("acceptsStale: true"));
     let run = ["run", "found/federation.yaml", "--backend", "simulate"];
@@ -264,4 +266,58 @@ fn a_search_finds_and_shrinks_a_defect_of_a_program() {
     place.write("small.yaml", small(""));
     let wrong = place.faultline(["fuzz", "--program", "small.yaml"]).assert().code(2);
     wrong.stderr(says("the protocol in small.yaml is not a program"));
+}
+
+/// Writes an application that behaves as `mode` says, and returns a federation that runs it.
+fn with_mode(place: &TestDirectory, mode: &str) -> String {
+    place.write("modes.py", include_str!("cases/modes.py"));
+    include_str!("cases/modes.yaml").replace("MODE", mode)
+}
+
+#[test]
+fn what_a_program_writes_to_standard_error_is_recorded_and_shown() {
+    let place = TestDirectory::new();
+    let crash = "  faults: [{ at: 80ms, crash: { cluster: b, node: 1 } }]\n";
+    place.write("modes.yaml", with_mode(&place, "right") + crash);
+    let run = |more: &[&str]| {
+        let arguments = ["run", "modes.yaml", "--backend", "simulate", "--out"].iter().chain(more);
+        let said = place.faultline(arguments.copied()).assert().code(0);
+        String::from_utf8(said.get_output().stderr.clone()).unwrap()
+    };
+    let shown = run(&["shown", "-v"]);
+    assert!(shown.contains("b-1 (modes.py, life 1): round 1 at rank 3"), "{shown}");
+    assert!(shown.contains("b-1 (modes.py, life 2): round 1 at rank 3"), "{shown}");
+    let quiet = run(&["quiet"]);
+    assert!(!quiet.contains("at rank"), "{quiet}");
+    for dir in ["shown", "quiet"] {
+        let log = |life: u32| fs::read_to_string(place.path(&format!("{dir}/logs/b-1-{life}.log"))).unwrap();
+        assert!(log(1).contains(" modes.py: round 1 at rank 3\n"), "{}", log(1));
+        assert!(log(2).contains(" modes.py: round 3 at rank 3\n"), "{}", log(2));
+        assert!(!log(2).contains("rank 0"), "{}", log(2));
+    }
+    // The record is judged as before.
+    place.faultline(["check", "shown"]).assert().code(0);
+}
+
+#[test]
+fn a_deadlock_of_the_application_is_named_and_not_held_against_the_protocol() {
+    let place = TestDirectory::new();
+    let (json, code) = place.run("modes.yaml", "simulate", &with_mode(&place, "deadlock"), "run");
+    assert_eq!(code, Some(3), "{json}");
+    let reasons = json["reasons"].to_string();
+    assert!(reasons.contains("before all ranks had finished: all 4 ranks wait for a message"), "{reasons}");
+    place.faultline(["check", "run"]).assert().code(3).stdout(says("all 4 ranks wait for a message"));
+}
+
+#[test]
+fn a_program_that_is_not_deterministic_is_not_held_against_the_protocol() {
+    let place = TestDirectory::new();
+    for backend in ["simulate", "local"] {
+        let (json, code) = place.run("modes.yaml", backend, &with_mode(&place, "random"), backend);
+        assert_eq!(code, Some(3), "{json}");
+        let reasons = json["reasons"].to_string();
+        assert!(reasons.contains("the result differs between two runs of the program"), "{reasons}");
+        let again = place.faultline(["check", backend]).assert().code(3);
+        again.stdout(says("is the program deterministic?"));
+    }
 }

@@ -292,6 +292,8 @@ pub struct Row {
     pub protocol: String,
     /// The protocol's options as in the federation file, on one line.
     pub options: String,
+    /// The number of replicas of each part of a checkpoint; `None` for a protocol without periodic checkpoints.
+    pub replicas: Option<u32>,
     /// The reason why the protocol cannot run with this federation.
     pub cannot: Option<String>,
     /// Faults that are omitted, because they concern processes that the protocol does not have.
@@ -497,6 +499,7 @@ impl<'a, 'r, 's> Bench<'a, 'r, 's> {
         let mut row = Row {
             protocol: name.to_owned(),
             options: options(&federation.spec.protocol),
+            replicas: federation.spec.protocol.checkpointing().map(|it| it.replicas),
             cannot,
             // Without protection, there are no runs with faults. A separate remark says so.
             left_out: if name == UNPROTECTED { Vec::new() } else { left_out },

@@ -243,6 +243,7 @@ mod tests {
         let mut row = Row {
             protocol: protocol.to_owned(),
             options: format!("{protocol}: {{}}"),
+            replicas: None,
             cannot: None,
             left_out: Vec::new(),
             cannot_with_faults: None,

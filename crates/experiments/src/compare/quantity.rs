@@ -273,6 +273,13 @@ impl Unit {
         format!("{} {unit}", short(mean / divisor)).trim_end().to_owned()
     }
 
+    /// Formats the values of an axis, all in the unit of the greatest one.
+    pub fn axis(self, values: &[f64]) -> Vec<(f64, String)> {
+        let (divisor, unit) = self.scale(values.iter().copied().fold(0.0, f64::max));
+        let text = |it: f64| format!("{} {unit}", short(it / divisor)).trim_end().to_owned();
+        values.iter().map(|it| (*it, text(*it))).collect()
+    }
+
     fn scale(self, mean: f64) -> (f64, &'static str) {
         match self {
             Unit::Count => (1.0, ""),
@@ -321,6 +328,15 @@ fn per_outage(run: &Run, of: impl Fn(&super::Outage) -> Option<f64>) -> Option<f
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_values_of_an_axis_have_one_unit() {
+        let texts =
+            |unit: Unit, values: &[f64]| unit.axis(values).into_iter().map(|it| it.1).collect::<Vec<_>>();
+        assert_eq!(texts(Unit::Seconds, &[0.0, 0.5, 1.0, 10.0]), ["0 s", "0.5 s", "1 s", "10 s"]);
+        assert_eq!(texts(Unit::Seconds, &[0.0, 0.2]), ["0 ms", "200 ms"]);
+        assert_eq!(texts(Unit::Bytes, &[0.0, 500.0, 2e6]), ["0 MB", "0.0005 MB", "2 MB"]);
+    }
 
     #[test]
     fn mean_and_interval_have_one_unit() {

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use faultline_history::TimeByPart;
 use faultline_report::explain::count;
 use faultline_report::table::{split, wrapped};
-use faultline_report::text::percent;
+use faultline_report::text::shares;
 use faultline_trace::manifest::BackendKind;
 use serde::Serialize;
 
@@ -150,7 +150,23 @@ pub(super) fn remarks(it: &Comparison) -> Vec<String> {
     let omitted = "no run is judged by the expectations of the file (`expect`), which were chosen for its own protocol; \
                    use `faultline run` or `faultline sweep`";
     let omitted = it.has_expectations.then(|| omitted.to_owned());
-    omitted.into_iter().chain(it.rows.iter().flat_map(|row| remarks_on(it, row))).collect()
+    let each = it.rows.iter().flat_map(|row| remarks_on(it, row));
+    let replicas: Vec<_> =
+        it.rows.iter().filter_map(|it| Some((it.protocol.as_str(), it.replicas?))).collect();
+    omitted.into_iter().chain(different_replicas(&replicas)).chain(each).collect()
+}
+
+/// Returns a remark if the protocols keep different numbers of replicas.
+fn different_replicas(protocols: &[(&str, u32)]) -> Option<String> {
+    let (_, first) = *protocols.first()?;
+    protocols.iter().any(|(_, replicas)| *replicas != first).then(|| {
+        let all: Vec<String> = protocols.iter().map(|(name, replicas)| format!("{name} {replicas}")).collect();
+        format!(
+            "the protocols keep different numbers of replicas of a checkpoint, so their costs are not those of the same \
+             protection ({}); set `replicas`",
+            all.join(", ")
+        )
+    })
 }
 
 fn remarks_on(it: &Comparison, row: &Row) -> Vec<String> {
@@ -192,7 +208,7 @@ pub(super) fn kinds_of_time(it: &Comparison) -> Vec<(usize, &'static str)> {
 
 /// Formats the share of the total time that one activity takes.
 pub(super) fn share_of_time(row: &Row, kind: usize) -> String {
-    percent(row.time.parts()[kind].1, row.time.total_seconds())
+    shares(&row.time.parts().map(|it| it.1)).swap_remove(kind)
 }
 
 /// Returns a remark on the overhead of the unprotected runs on real processes: it shows how much identical runs
@@ -267,4 +283,17 @@ fn tables(it: &Comparison) -> String {
         kinds.iter().map(|it| share_of_time(row, it.0)).collect()
     });
     tables.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn different_numbers_of_replicas_are_noted() {
+        assert_eq!(different_replicas(&[]), None);
+        assert_eq!(different_replicas(&[("hydee", 1), ("coordinated", 1)]), None);
+        let note = different_replicas(&[("hydee", 1), ("again.py", 0)]).unwrap();
+        assert!(note.contains("(hydee 1, again.py 0)"), "{note}");
+    }
 }

@@ -1,7 +1,7 @@
 //! The curves as one self-contained page: goodput over the parameter, the best protocol of each range, and where the time
 //! went.
 
-use faultline_report::chart::{Axis, Chart, Detail, Range, Series};
+use faultline_report::chart::{Axis, Chart, Detail, Range, Series, coded};
 use maud::{Markup, html};
 
 use super::crossing::best;
@@ -21,7 +21,7 @@ pub fn render(it: &Curves) -> String {
             .push(format!("Missing runs: {}. Run the same command with `--resume` to add them.", it.missing));
     }
     let body = html! {
-        @for sentence in conclusions(it) { p.prose { (sentence) } }
+        @for sentence in conclusions(it) { p.prose { (coded(&sentence)) } }
         p.prose {
             "Every protocol runs with the same seeds at every value, and every run is judged. Goodput is the time of the unprotected "
             "run without faults with the same seed, as a share of the time of the run. Bands cover the true mean with a confidence "

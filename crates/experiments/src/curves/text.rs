@@ -98,12 +98,9 @@ pub(super) fn conclusions(it: &Curves) -> Vec<String> {
         });
     }
     let settings = 0..it.plan.settings.len();
-    let winners: Vec<usize> = settings.filter_map(|setting| Some(best(&it.curves, setting)?.curve)).collect();
-    if let Some(first) = winners.first().filter(|first| winners.iter().all(|it| it == *first)) {
-        told.push(format!(
-            "{} has the highest goodput at every value, so there is no break-even value.",
-            name(*first)
-        ));
+    let winners: Vec<Best> = settings.filter_map(|setting| best(&it.curves, setting)).collect();
+    if let Some(first) = winners.first().filter(|first| winners.iter().all(|it| it.curve == first.curve)) {
+        told.push(undisputed(name(first.curve), &winners, name));
     }
     if !it.crossings.is_empty() && it.seeds < ENOUGH as u32 {
         told.push(format!(
@@ -111,6 +108,26 @@ pub(super) fn conclusions(it: &Curves) -> Vec<String> {
         ));
     }
     told
+}
+
+/// Describes a protocol that has the highest mean goodput at every value.
+fn undisputed<'a>(best: &str, winners: &[Best], name: impl Fn(usize) -> &'a str) -> String {
+    let tied: Vec<&Best> = winners.iter().filter(|it| !it.ties.is_empty()).collect();
+    if tied.is_empty() {
+        return format!("{best} has the highest goodput at every value, so there is no break-even value.");
+    }
+    let mut others: Vec<&str> = tied.iter().flat_map(|it| &it.ties).map(|it| name(*it)).collect();
+    others.sort_unstable();
+    others.dedup();
+    let at = match tied.len() == winners.len() {
+        true => "at every value".to_owned(),
+        false => format!("at {} of {} values", tied.len(), winners.len()),
+    };
+    format!(
+        "{best} has the highest mean goodput at every value, but {at}, these seeds cannot distinguish it from {}; add \
+         seeds to decide.",
+        others.join(" or ")
+    )
 }
 
 /// Returns remarks on what the numbers do not show.
@@ -191,4 +208,24 @@ pub fn json(it: &Curves) -> String {
         "notes": remarks(it),
     });
     serde_json::to_string_pretty(&document).expect("numbers and words have a JSON form") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_protocol_that_may_be_as_good_as_another_is_not_called_the_best() {
+        let name = |curve: usize| ["hydee", "coordinated"][curve];
+        let alone = || Best { curve: 0, ties: Vec::new() };
+        let tied = || Best { curve: 0, ties: vec![1] };
+        let told = |winners: &[Best]| undisputed("hydee", winners, name);
+        assert!(told(&[alone(), alone()]).ends_with("at every value, so there is no break-even value."));
+        assert_eq!(
+            told(&[alone(), tied(), tied()]),
+            "hydee has the highest mean goodput at every value, but at 2 of 3 values, these seeds cannot distinguish it \
+             from coordinated; add seeds to decide."
+        );
+        assert!(told(&[tied()]).contains("but at every value, these seeds"));
+    }
 }

@@ -1,7 +1,7 @@
 //! A sweep as one self-contained page. It shows each quantity as a line if there is one parameter, and as a heat map
 //! if there are two.
 
-use faultline_report::chart::{Axis, Chart, Detail, Heat, HeatCell, Series, round_values};
+use faultline_report::chart::{Axis, Chart, Detail, Heat, HeatCell, Series, coded, round_values};
 use maud::{Markup, html};
 
 use super::best::best;
@@ -39,7 +39,7 @@ pub fn render(sweep: &Sweep, quantity: &Quantity, links: Links<'_>) -> String {
         ));
     }
     let body = html! {
-        @for sentence in conclusions(sweep, quantity) { p.prose { (sentence) } }
+        @for sentence in conclusions(sweep, quantity) { p.prose { (coded(&sentence)) } }
         p.prose {
             "Every setting runs with the same seeds, and every run is judged. Bands cover the true mean with a confidence of "
             "95 %; with fewer than " (FEW) " runs, each run is a point instead. Lower is better, unless a picture states otherwise."
@@ -122,7 +122,7 @@ fn line(sweep: &Sweep, quantity: &Quantity, links: Links<'_>) -> Markup {
     }
     let runs = details.iter().flat_map(|it| it.runs.iter().copied());
     let most = points.iter().map(|it| it.1.most).chain(runs).fold(0.0, f64::max);
-    let marks = round_values(most).into_iter().map(|it| (it, quantity.unit.brief(it))).collect();
+    let marks = quantity.unit.axis(&round_values(most));
     let names: Vec<&str> =
         (0..sweep.plan.settings.len()).filter_map(|it| sweep.plan.values(it).into_iter().next()).collect();
     let path = &sweep.plan.parameters[0].path;

@@ -2,16 +2,20 @@
 //!
 //! Repeatedly replaces the federation with the first of its `candidates` that still violates the property, under its
 //! own seed or one of a few others, because any change shifts the random draws of a run. Once no candidate violates the
-//! property, searches for the seed with the shortest trace. Every candidate is smaller and the number of trials is
+//! property, searches for the seed with the shortest trace, and then for the earliest deadline: what follows the violation,
+//! such as checkpoints that are taken periodically, shows nothing. Every candidate is smaller and the number of trials is
 //! limited, so the search terminates. It makes no random choices, so it always gives the same result.
 
 mod candidates;
 
 use std::ops::ControlFlow;
 
+use faultline_api::quantity::Duration;
 use faultline_catalog::SetupError;
 use faultline_checker::Property;
+use faultline_core::Span;
 
+use crate::chance::short;
 use crate::scenario::Scenario;
 use crate::trial::{Trial, run, run_until_stopped};
 
@@ -78,10 +82,7 @@ pub(crate) fn shrink_by(
     assert!(best.violated().any(|it| it == property), "the scenario violates {property:?}");
     let progress = &mut progress;
     let mut search = Search { run, property, steps, trials: 0, events: 0, best, progress };
-    let outcome = match search.smallest() {
-        Ok(()) => search.shortest(),
-        ended => ended,
-    };
+    let outcome = search.smallest().and_then(|()| search.shortest()).and_then(|()| search.earliest());
     let is_interrupted = match outcome {
         Ok(()) => false,
         Err(Ended::Interrupted) => true,
@@ -100,6 +101,9 @@ struct Search<'a> {
     best: Trial,
     progress: &'a mut dyn FnMut(u64, &Trial) -> ControlFlow<()>,
 }
+
+/// The fraction of a run, as a divisor, to which the earliest deadline is determined.
+const ACCURACY: u64 = 20;
 
 /// The reason why a search ended early.
 enum Ended {
@@ -153,6 +157,32 @@ impl Search<'_> {
             {
                 self.best = trial;
             }
+        }
+        Ok(())
+    }
+
+    /// Finds an early deadline with which the run still violates the property. A run that would be only slightly shorter
+    /// keeps its natural end.
+    fn earliest(&mut self) -> Result<(), Ended> {
+        let scenario = self.best.scenario.clone();
+        let (mut too_early, mut enough) = (Span::ZERO, self.best.manifest.duration);
+        let mut shortened: Option<Trial> = None;
+        while enough.0 - too_early.0 > enough.0 / ACCURACY {
+            let deadline = short(Span(too_early.0.midpoint(enough.0)));
+            if deadline <= too_early || deadline >= enough {
+                break;
+            }
+            let mut earlier = scenario.clone();
+            earlier.federation.spec.deadline = Some(Duration(deadline));
+            let is_valid = faultline_api::validate(&earlier.federation).is_empty();
+            match if is_valid { self.violating(earlier)? } else { None } {
+                Some(trial) => (enough, shortened) = (deadline, Some(trial)),
+                None => too_early = deadline,
+            }
+        }
+        let is_worthwhile = |it: &Trial| it.trace.len() < self.best.trace.len() / 10 * 9;
+        if let Some(trial) = shortened.filter(is_worthwhile) {
+            self.best = trial;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{Picture, RIGHT, WIDTH, n};
+use super::{LABEL_GAP, Picture, RIGHT, WIDTH, n, width};
 
 /// A grid of cells. The darker a cell, the greater its value.
 #[derive(Clone, Debug)]
@@ -35,7 +35,8 @@ pub struct HeatCell {
 }
 
 impl Heat {
-    const LEFT: f64 = 116.0;
+    /// The least and the largest margin on the left, in which the values of the vertical axis must fit.
+    const LEFT: (f64, f64) = (116.0, 240.0);
     const TOP: f64 = 56.0;
     const ROW: f64 = 30.0;
 
@@ -47,19 +48,24 @@ impl Heat {
         let best = if self.rises { most } else { least };
         let shade = |it: f64| if most > least { 0.06 + 0.6 * (it - least) / (most - least) } else { 0.06 };
         let ((down, rows), (across, columns)) = (&self.down, &self.across);
-        let wide = (WIDTH - Heat::LEFT - RIGHT) / columns.len() as f64;
+        let left = rows.iter().map(|it| width(it) + LABEL_GAP + 3.0).fold(Heat::LEFT.0, f64::max);
+        let left = left.min(Heat::LEFT.1);
+        let wide = (WIDTH - left - RIGHT) / columns.len() as f64;
+        // If the values would overlap, only every nth is shown.
+        let widest = columns.iter().map(|it| width(it) + 4.0).fold(0.0, f64::max);
+        let every = (widest / wide).ceil().max(1.0) as usize;
         let high = Heat::TOP + rows.len() as f64 * Heat::ROW;
         let content = html! {
             text.title x="8" y="18" { (self.title) }
-            @for (index, value) in columns.iter().enumerate() {
-                text.middle x=(n(Heat::LEFT + (index as f64 + 0.5) * wide)) y=(Heat::TOP - 8.0) { (value) }
+            @for (index, value) in columns.iter().enumerate().step_by(every) {
+                text.middle x=(n(left + (index as f64 + 0.5) * wide)) y=(Heat::TOP - 8.0) { (value) }
             }
             @for (index, value) in rows.iter().enumerate() {
-                text.end x=(Heat::LEFT - 8.0) y=(Heat::TOP + index as f64 * Heat::ROW + 19.0) { (value) }
+                text.end x=(n(left - LABEL_GAP)) y=(Heat::TOP + index as f64 * Heat::ROW + 19.0) { (value) }
             }
             @for cell in &self.cells {
                 @let [row, column] = cell.place.map(|it| it as f64);
-                @let (x, y) = (Heat::LEFT + column * wide, Heat::TOP + row * Heat::ROW);
+                @let (x, y) = (left + column * wide, Heat::TOP + row * Heat::ROW);
                 a.c0 href=(cell.link) {
                     rect.cell x=(n(x + 1.0)) y=(y + 1.0) width=(n(wide - 2.0)) height=(Heat::ROW - 2.0) rx="3"
                         fill-opacity=(format!("{:.2}", shade(cell.value))) { title { (cell.text) } }

@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::names::{DisplayNames, RollbackUnit};
 use crate::probes::{probes, recoveries};
 use crate::summary::{measured_in_words, met};
-use crate::text::percent;
+use crate::text::shares;
 use crate::timeline::{Failure, Timeline};
 pub(crate) use faults::{flips_nothing, unplanned};
 use tasks::tasks;
@@ -58,10 +58,9 @@ fn expected(it: &Assessment) -> String {
 pub fn time_by_part(timeline: &Timeline, names: &DisplayNames) -> Vec<String> {
     let sentence = |cluster: ClusterId| {
         let time = timeline.ledger.cluster(cluster);
-        let spent = time.parts().into_iter().filter(|(_, seconds)| *seconds > 0.0);
-        let shares: Vec<String> = spent
-            .map(|(kind, seconds)| format!("{} {kind}", percent(seconds, time.total_seconds())))
-            .collect();
+        let spent = time.parts().into_iter().zip(shares(&time.parts().map(|it| it.1)));
+        let spent = spent.filter(|((_, seconds), _)| *seconds > 0.0);
+        let shares: Vec<String> = spent.map(|((kind, _), share)| format!("{share} {kind}")).collect();
         (!shares.is_empty())
             .then(|| format!("Time of the processes of {}: {}.", names.cluster(cluster), shares.join(", ")))
     };

@@ -382,7 +382,7 @@ fn result(manifest: &Manifest, trace: &Trace, names: &DisplayNames, timeline: &T
             Some((process, finished))
         })
         .collect();
-    let expected = manifest.expected.as_ref();
+    let expected = manifest.expected.as_ref().filter(|it| !it.digests.is_empty());
     let mut gone: BTreeSet<ProcessId> = timeline.permanent_failures(names).into_keys().collect();
     // In a task-based program, the ranks of a cluster that has left have no result: other ranks continue their work.
     let left = timeline.left.iter().flat_map(|(_, cluster)| names.processes(*cluster));

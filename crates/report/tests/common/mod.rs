@@ -126,6 +126,7 @@ fn manifest(nodes: u32) -> Manifest {
             digests: (0..2 * nodes).map(|it| (ProcessId(it), digest(ProcessId(it)))).collect(),
         }),
         outcome: Some(Outcome::Completed),
+        waiting: Vec::new(),
         started_unix_ms: 1_763_622_000_000,
         duration: Span::from_millis(10_730),
         facts: Vec::new(),

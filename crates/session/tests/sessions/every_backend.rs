@@ -228,6 +228,7 @@ impl Backend for Lazy {
                 pressure: None,
                 links: None,
                 duration: Default::default(),
+                waiting: Vec::new(),
                 program: None,
             },
             None,

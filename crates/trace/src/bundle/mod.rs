@@ -131,7 +131,8 @@ pub enum BundleError {
 impl Bundle {
     /// The names of the files and directories that make up the record of a run.
     pub const PARTS: [&str; 3] = [MANIFEST, FEDERATION, FACTS];
-    /// The directory with the output of the commands of a system, which is no evidence.
+    /// The directory with the output of the commands of a system and, in virtual time, the log of programs. It is no
+    /// evidence.
     pub const LOGS: &str = "logs";
 
     /// Creates a bundle in `dir`, which may exist but must not contain a run. If several programs call this function at
@@ -298,12 +299,12 @@ impl Bundle {
             .map_err(|source| BundleError::Write { path, source })
     }
 
-    /// Returns the path, within the bundle, of the output of the commands of one life.
+    /// Returns the path, within the bundle, of the output of the commands or programs of one life.
     pub fn log_path(name: &str, life: Life) -> PathBuf {
         Path::new(Bundle::LOGS).join(format!("{name}-{}.log", life.0))
     }
 
-    /// Writes `piece` at byte `offset` of the output of the commands of one life. The first piece replaces the file.
+    /// Writes `piece` at byte `offset` of the output of the commands or programs of one life. The first piece replaces the file.
     ///
     /// # Errors
     ///

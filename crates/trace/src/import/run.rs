@@ -260,6 +260,7 @@ impl RunLine {
             expectations: self.expectations,
             system: self.system,
             outcome,
+            waiting: Vec::new(),
             started_unix_ms: 0,
             duration,
             facts: Vec::new(),

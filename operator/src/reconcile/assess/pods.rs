@@ -173,7 +173,10 @@ fn stuck(pod: &Pod, container: &ContainerStatus) -> Option<Obstacle> {
     let pod_name = pod.name_any();
     let ended = container.last_state.as_ref().and_then(|it| it.terminated.as_ref());
     let message = match ended.filter(|_| *reason == CRASHING) {
-        None => format!("{pod_name}: {}", waiting.message.as_deref().unwrap_or(why)),
+        None => {
+            let said = waiting.message.as_deref().unwrap_or(why);
+            format!("{pod_name}: {said}{}", pull_secrets(pod, reason).unwrap_or_default())
+        }
         Some(ended) => format!(
             "the container `{name}` of {pod_name} keeps ending ({why}, exit status {code}, image {image}); \
              `kubectl logs --previous --namespace {namespace} {pod_name} --container {name}` shows its last output",
@@ -185,6 +188,23 @@ fn stuck(pod: &Pod, container: &ContainerStatus) -> Option<Obstacle> {
         ),
     };
     Some(Obstacle { reason, message })
+}
+
+/// If an image cannot be pulled, names the pull secrets of the pod: the kubelet ignores those that do not exist.
+fn pull_secrets(pod: &Pod, reason: &str) -> Option<String> {
+    if !["ErrImagePull", "ImagePullBackOff"].contains(&reason) {
+        return None;
+    }
+    let secrets = pod.spec.as_ref()?.image_pull_secrets.iter().flatten();
+    let names: Vec<&str> = secrets.map(|it| it.name.as_str()).collect();
+    let namespace = pod.namespace().unwrap_or_default();
+    (!names.is_empty()).then(|| {
+        format!(
+            "; its pull secrets are {}: if `kubectl get secret --namespace {namespace} {}` does not find one, create it",
+            names.join(", "),
+            names.join(" ")
+        )
+    })
 }
 
 /// Returns the obstacle that a pod of another owner is for the pod of the same name.

@@ -264,6 +264,28 @@ fn a_pod_whose_shaper_does_not_run_is_not_ready_but_stays_a_place() {
 }
 
 #[test]
+fn a_pod_whose_image_cannot_be_pulled_names_its_pull_secrets() {
+    let mut observed = Observed::of(Arc::new(quickstart()));
+    let mut pod = (*pod("quickstart-paris-0", Some("paris"), "uid", false)).clone();
+    let state = json!({ "waiting": { "reason": "ImagePullBackOff", "message": "unauthorized" } });
+    pod.status = Some(
+        serde_json::from_value(json!({ "containerStatuses": [{
+            "name": "faultline", "state": state, "ready": false, "restartCount": 0, "image": "", "imageID": "",
+        }] }))
+        .expect("a status"),
+    );
+    let secrets = json!([{ "name": "registry" }, { "name": "mine" }]);
+    let spec = pod.spec.get_or_insert_default();
+    spec.image_pull_secrets = serde_json::from_value(secrets).expect("a list");
+    observed.pods.insert("quickstart-paris-0".into(), Arc::new(pod));
+    let (status, _) = look(&mut observed, &accepted(None), 1);
+    let message = &condition_of(&status, condition::PODS_READY).message;
+    let expected = "quickstart-paris-0: unauthorized; its pull secrets are registry, mine: if `kubectl get secret \
+                    --namespace experiments registry mine` does not find one, create it";
+    assert!(message.contains(expected), "{message}");
+}
+
+#[test]
 fn a_pod_that_cannot_start_says_why() {
     let stuck = |status: serde_json::Value| {
         let mut observed = Observed::of(Arc::new(quickstart()));
