@@ -9,7 +9,7 @@ use minijinja::{Environment, ErrorKind, UndefinedBehavior, context};
 use serde::Serialize;
 
 use crate::names::Names;
-use crate::resource::{Attempt, FederationSpec, OnNode, System, TEMPLATE};
+use crate::resource::{Attempt, Clients, FederationSpec, OnNode, System, TEMPLATE};
 
 /// The maximum number of steps that a template may take, so that a check takes little time.
 const MOST_STEPS: u64 = 20_000;
@@ -195,6 +195,21 @@ impl SystemNode {
         Renderer::new().words("exec", words, &Value::from(Serde(&self.given))).map(Attempt::Exec)
     }
 
+    /// Returns the command of clients that this node runs.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a template cannot be rendered.
+    pub fn client(&self, name: &str, clients: &Clients) -> Result<Vec<String>, TemplateError> {
+        let field = format!("clients.{name}.command");
+        Renderer::new().words(&field, &clients.command, &Value::from(Serde(&self.given)))
+    }
+
+    /// Returns the name and the host of each node.
+    pub fn nodes(&self) -> Vec<(String, String)> {
+        self.given.nodes.iter().map(|it| (it.name.clone(), it.host.clone())).collect()
+    }
+
     /// Returns the environment variables that every command of the node has, in addition to those in the file.
     pub fn environment(&self) -> BTreeMap<String, String> {
         let Given { name, cluster, node, index, host, bind, data, dir, life, seed, nodes } = &self.given;
@@ -226,7 +241,8 @@ impl SystemNode {
             let words = it.exec.iter().map(String::as_str).collect();
             self.attempt("setup", &Attempt::Exec(words), 1).err()
         });
-        self.render_all().1.into_iter().chain(of_setup).chain(of_probes).collect()
+        let of_clients = self.system.clients.iter().filter_map(|(name, it)| self.client(name, it).err());
+        self.render_all().1.into_iter().chain(of_setup).chain(of_probes).chain(of_clients).collect()
     }
 }
 

@@ -45,7 +45,7 @@ pub use program::{
 };
 pub use rederive::{Rederived, rederive};
 pub use tasks::{TasksSetup, TasksVisitor, check_memory, with_tasks};
-pub use watched::{Watched, check_virtual_time};
+pub use watched::{Watched, check_virtual_time, final_checks};
 
 /// The default of `simulator.leastWorkLeft`: the percentage of the work that must remain for a fault to take effect, unless
 /// faults are drawn from a distribution.

@@ -11,7 +11,9 @@ use faultline_api::resource::{
 use faultline_api::{Federation, Names};
 use faultline_core::{CheckNo, ClusterId, ProbeNo, ProcessId, Promise, Promises, Span, WatchNo};
 use faultline_trace::Manifest;
-use faultline_trace::expectation::{Expectation, INHERITED, LinesAre, ProbeEntry, SystemEntry};
+use faultline_trace::expectation::{
+    Expectation, HistoryEntry, INHERITED, LinesAre, ProbeEntry, SystemEntry,
+};
 use faultline_trace::manifest::{
     BackendKind, Bounds, ClusterEntry, Copies, Expected, FORMAT, LinkEntry, ProcessEntry, ReplicaHolders,
 };
@@ -33,7 +35,7 @@ pub fn draft<N: Hosted>(
     let links =
         setup.links.iter().filter(|((from, to), _)| ClusterId::OUTSIDE != *from && ClusterId::OUTSIDE != *to);
     let started = started.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let system = spec.application.system().map(|it| system(it, &setup.names));
+    let system = spec.application.system().map(|it| system(it, &setup.names, setup.seed));
     let inherited = INHERITED.into_iter().filter(|_| system.is_some() && backend == BackendKind::Local);
     let value = |name: &str| Some(std::env::var_os(name)?.to_string_lossy().into_owned());
     Manifest {
@@ -226,7 +228,7 @@ fn longest_task(spec: &FederationSpec) -> Option<Span> {
 }
 
 /// Returns the parts of a system to which facts refer.
-fn system(system: &System, names: &Names) -> SystemEntry {
+pub(crate) fn system(system: &System, names: &Names, seed: u64) -> SystemEntry {
     let ranks = || (0..names.ranks()).map(ProcessId);
     let is_in =
         |name: &str, it: ProcessId| names.process(it) == name || names.cluster(names.cluster_of(it)) == name;
@@ -236,6 +238,28 @@ fn system(system: &System, names: &Names) -> SystemEntry {
         every: probe.every(),
         timeout: probe.timeout(),
     });
+    let histories: Vec<HistoryEntry> = system
+        .clients
+        .iter()
+        .filter_map(|(name, it)| {
+            Some(HistoryEntry {
+                name: name.clone(),
+                by: ranks().find(|process| is_in(&it.by, *process))?,
+                count: it.count() as u16,
+                timeout: it.timeout(),
+                level: it.level().to_owned(),
+                workload: it.workload(seed),
+            })
+        })
+        .collect();
+    let kinds = histories.iter().flat_map(|it| {
+        it.workload.kinds().into_iter().map(|kind| ProbeEntry {
+            name: format!("{}.{kind}", it.name),
+            by: vec![it.by],
+            every: it.workload.every(kind),
+            timeout: it.timeout,
+        })
+    });
     let may_exit = |it: &ProcessId| {
         let on_exit = system.on(names.cluster(names.cluster_of(*it))).on_exit;
         !matches!(on_exit, OnExit::Fail | OnExit::Daemon)
@@ -243,7 +267,8 @@ fn system(system: &System, names: &Names) -> SystemEntry {
     let ends = system.ends.as_ref().and_then(|it| it.exit.as_ref());
     let may_finish = |it: &ProcessId| ends.is_some_and(|name| is_in(name, *it));
     SystemEntry {
-        probes: probes.collect(),
+        probes: probes.chain(kinds).collect(),
+        histories: histories.clone(),
         watches: system.watch_names().into_iter().map(str::to_owned).collect(),
         may_exit: ranks().filter(may_exit).collect(),
         may_finish: ranks().filter(may_finish).collect(),

@@ -1,12 +1,12 @@
 //! Processes of a system. Each belongs to a node's command, which knows nothing of Faultline: it exchanges no messages
 //! and stores nothing. Its driver runs the command and records what it observes.
 
-use faultline_api::Federation;
+use faultline_api::{Federation, Names};
 use faultline_api::resource::{FederationSpec, OnExit, System};
 use faultline_core::application::Job;
 use faultline_core::process::{In, Out};
 use faultline_core::{
-    Action, Digest, FaultModel, Gauges, LifeStart, Membership, Process, ProcessId, Promises, Scope, Span,
+    Action, CheckNo, Digest, FaultModel, Gauges, LifeStart, Membership, Process, ProcessId, Promises, Scope, Span,
     Time, Trigger,
 };
 use faultline_protocols::none::NoStamp;
@@ -99,7 +99,10 @@ fn run(spec: &FederationSpec, system: &System, setup: &Setup<Watched>) -> System
         })),
     };
     let set_up_by = system.setup.as_ref().and_then(|it| setup.names.process_id(&it.by));
-    let checks = spec.checks().filter_map(|it| setup.names.process_id(it.by.as_ref()?)).collect();
+    let checks = (0..).map(CheckNo).zip(spec.checks());
+    let checks = checks.filter_map(|(no, it)| Some((no, setup.names.process_id(it.by.as_ref()?)?)));
+    // The final phase of clients comes before everything that may look at its effects.
+    let checks = final_checks(spec, system, &setup.names).into_iter().chain(checks).collect();
     let stated: Vec<_> = spec.clusters.iter().map(|it| system.on(&it.name)).collect();
     let after_exit = stated.iter().map(|it| match it.on_exit {
         OnExit::Fail | OnExit::Daemon => AfterExit::End,
@@ -112,6 +115,13 @@ fn run(spec: &FederationSpec, system: &System, setup: &Setup<Watched>) -> System
         stated.iter().map(|it| it.after.iter().filter_map(|name| setup.names.cluster_id(name)).collect());
     let starts_after = starts_after.collect();
     SystemRun { set_up_by, ends, checks, after_exit, starts_after }
+}
+
+/// Returns the checks that are the final phases of clients, with the processes whose nodes run them.
+pub fn final_checks(spec: &FederationSpec, system: &System, names: &Names) -> Vec<(CheckNo, ProcessId)> {
+    let first = spec.checks().count() as u16;
+    let processes = crate::manifest::system(system, names, 0).final_by();
+    (first..).map(CheckNo).zip(processes).collect()
 }
 
 /// Returns an error if the federation is a system, which cannot run in virtual time.

@@ -95,8 +95,9 @@ impl Judgement {
                     Evidence::Corrupted | Evidence::Changed => true,
                 };
             if !finding.is_doubtful {
-                // What the federation expects of a system says most about it.
-                let is_first = names.system.is_some() && finding.property == Property::Expected;
+                // What the federation expects of a system, and what its clients were told, say most about it.
+                let is_first = names.system.is_some()
+                    && matches!(finding.property, Property::Expected | Property::Consistent);
                 let place = if is_first { 0 } else { wrong.len() };
                 wrong.splice(place..place, texts);
             } else if finding.unknown.is_none() {

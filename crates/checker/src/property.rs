@@ -12,6 +12,8 @@ pub enum Property {
     Completed,
     /// The run was as the federation expects.
     Expected,
+    /// The answers to clients do not contradict the model of the data.
+    Consistent,
     /// If faults were planned, at least one of them took effect.
     FaultsTookEffect,
     /// The processes of a lost cluster failed simultaneously.

@@ -7,6 +7,7 @@
 //!
 //! | module | content |
 //! | --- | --- |
+//! | [`clients`] | operations of clients that Faultline drives |
 //! | [`foreign`] | histories that other programs recorded |
 //! | `operation` | histories |
 //! | `drawing` | the operations of a contradiction as text |
@@ -14,6 +15,7 @@
 //! | `models` | one file for each model |
 //! | `search` | the search for an order of the operations on one object |
 
+pub mod clients;
 mod drawing;
 pub mod foreign;
 mod hash;
@@ -22,6 +24,7 @@ mod models;
 mod operation;
 mod search;
 
+pub use clients::Workload;
 pub use drawing::{WIDTH, draw};
 pub use judgement::{Anomaly, Case, Doubt, Judgement, Kind, Levels, Limits, STEPS_PER_OPERATION, Verdict};
 pub use models::{MODELS, Model, model};

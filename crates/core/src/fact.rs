@@ -352,6 +352,8 @@ kinds! {
         ProbeUnknown
         Exited
         Checked
+        Invoked
+        Concluded
         CheckpointRequested
         CheckpointCommitted
         CheckpointAborted
@@ -389,7 +391,7 @@ kinds! {
 
 impl FactKind {
     /// The kinds that processes report only if their nodes run a user's own system.
-    pub const OF_SYSTEMS: [FactKind; 8] = [
+    pub const OF_SYSTEMS: [FactKind; 10] = [
         FactKind::Ready,
         FactKind::Logged,
         FactKind::LinesLeftOut,
@@ -398,11 +400,13 @@ impl FactKind {
         FactKind::ProbeUnknown,
         FactKind::Exited,
         FactKind::Checked,
+        FactKind::Invoked,
+        FactKind::Concluded,
     ];
 }
 
 impl Fact {
-    /// Returns the watch or the probe that this fact is about.
+    /// Returns the watch, the probe or the history that this fact is about.
     pub fn source(&self) -> Option<Source> {
         match self {
             Fact::Observed(observation) => observation.source(),

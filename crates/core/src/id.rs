@@ -95,6 +95,10 @@ number!(
     /// Number of a check among those that the federation expects to succeed.
     CheckNo(u16), "check "
 );
+number!(
+    /// Number of a history of clients in the manifest.
+    HistoryNo(u16), "history "
+);
 
 impl Life {
     /// Returns the incarnation of a process in this life, if the process rolls back at the beginning of each life after

@@ -42,6 +42,7 @@ pub mod message;
 pub mod names;
 pub mod node;
 pub mod observation;
+pub mod operation;
 pub mod process;
 pub mod promises;
 pub mod protocol;
@@ -56,7 +57,7 @@ pub use fact::{Fact, FactKind, FactKinds, PlannedTask, TheftStep, Witness};
 pub use fault::{EndedBy, Fault, PlannedFault, StorageFate, Target, Trigger};
 pub use footprint::Footprint;
 pub use id::{
-    Attempt, CheckNo, ClusterId, DataId, FactNo, FaultNo, GroupId, Incarnation, JobNo, Life,
+    Attempt, CheckNo, ClusterId, DataId, FactNo, FaultNo, GroupId, HistoryNo, Incarnation, JobNo, Life,
     MembershipVersion, NodeId, Position, ProbeNo, ProcessId, Role, Sn, TaskId, Theft, Version, WatchNo,
 };
 pub use image::{Chunk, Image, ImageName, Snapshot};

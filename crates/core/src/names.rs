@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::id::{CheckNo, ClusterId, GroupId, Position, ProbeNo, ProcessId, TaskId, WatchNo};
+use crate::id::{CheckNo, ClusterId, GroupId, HistoryNo, Position, ProbeNo, ProcessId, TaskId, WatchNo};
 use crate::image::ImageName;
 use crate::membership::Scope;
 use crate::message::MessageId;
@@ -33,6 +33,8 @@ pub struct RunNames {
     pub is_system: bool,
     /// What checks find, indexed by check.
     pub checks: Vec<String>,
+    /// The names of the histories of clients, indexed by history.
+    pub histories: Vec<String>,
 }
 
 impl RunNames {
@@ -136,6 +138,11 @@ impl RunNames {
     /// Returns what a check finds if it succeeds.
     pub fn check(&self, check: CheckNo) -> String {
         self.checks.get(check.index()).cloned().unwrap_or_else(|| check.0.to_string())
+    }
+
+    /// Returns the display name of a history of clients.
+    pub fn history(&self, history: HistoryNo) -> String {
+        self.histories.get(history.index()).cloned().unwrap_or_else(|| history.0.to_string())
     }
 
     /// Returns the display name of a part of a checkpoint: its owner, its position, and the attempt if it was not the

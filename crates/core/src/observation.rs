@@ -8,7 +8,8 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::fact::FactKind;
-use crate::id::{CheckNo, ProbeNo, WatchNo};
+use crate::id::{CheckNo, HistoryNo, ProbeNo, WatchNo};
+use crate::operation::{Call, Completion};
 use crate::time::Span;
 
 /// One observation. The fact's time is that of the observation's end.
@@ -64,6 +65,29 @@ pub enum Observation {
         /// What the command wrote last; shortened to [`MOST_SAID_BY_CHECK`] bytes.
         said: Arc<str>,
     },
+    /// A client is about to be asked to carry out an operation. Recorded before it is asked.
+    Invoked {
+        /// The history.
+        history: HistoryNo,
+        /// The client, from 0.
+        client: u16,
+        /// The session of the client in this life, from 1. A new one begins when the effect of an operation is unknown.
+        session: u32,
+        /// The number of the operation: that of its arrival or, from [`FINAL`](crate::operation::FINAL) on, its number
+        /// in the final phase.
+        operation: u64,
+        /// What the client is asked to do.
+        call: Call,
+    },
+    /// An operation ended. Recorded after the client has answered, or after its time.
+    Concluded {
+        /// The history.
+        history: HistoryNo,
+        /// The number of the operation that this life invoked.
+        operation: u64,
+        /// How the operation ended.
+        completion: Completion,
+    },
 }
 
 /// The maximum number of bytes that an observation quotes of what a command of a probe, or of a node, wrote last.
@@ -99,13 +123,15 @@ pub enum Ending {
     Impossible(Arc<str>),
 }
 
-/// A watch or a probe.
+/// A watch, a probe or a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Source {
     /// A watch.
     Watch(WatchNo),
     /// A probe.
     Probe(ProbeNo),
+    /// A history of clients.
+    History(HistoryNo),
 }
 
 /// The lines of a watch that an assertion considers together.
@@ -145,11 +171,14 @@ impl LatencyOf {
 }
 
 impl Observation {
-    /// Returns the watch or the probe whose line or sample this is.
+    /// Returns the watch, the probe or the history whose line, sample or operation this is.
     pub const fn source(&self) -> Option<Source> {
         match *self {
             Observation::Logged { watch, .. } => Some(Source::Watch(watch)),
             Observation::Probed { probe, .. } => Some(Source::Probe(probe)),
+            Observation::Invoked { history, .. } | Observation::Concluded { history, .. } => {
+                Some(Source::History(history))
+            }
             _ => None,
         }
     }
@@ -165,6 +194,8 @@ impl Observation {
             Observation::Probed { .. } => FactKind::ProbeFailed,
             Observation::Exited { .. } => FactKind::Exited,
             Observation::Checked { .. } => FactKind::Checked,
+            Observation::Invoked { .. } => FactKind::Invoked,
+            Observation::Concluded { .. } => FactKind::Concluded,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Probes of a user's own system: samples, outages, latencies, and recoveries after faults.
 //!
 //! All figures are shares and periods of *time*, not of samples. A process observes a probe from the start of each sample
-//! until the next sample is due. The time in which its node was down or paused is *unobserved*, and so is the time in which
+//! until the next sample is due. An operation of a client is a sample of its kind ([`clients`]). The time in which its node was down or paused is *unobserved*, and so is the time in which
 //! a sample was due and not taken (it was late by more than the time between two samples), and the time from a sample that
 //! does not show whether the system works to the next one that does. An *outage* lasts from the start of the first failed sample to the start of the next successful one.
 //!
@@ -13,6 +13,7 @@ use faultline_core::{Ending, Fact, FactKind, FaultNo, Observation, ProbeNo, Proc
 use faultline_trace::expectation::ProbeEntry;
 use faultline_trace::printable;
 
+use crate::clients;
 use crate::history::History;
 use crate::lost::Pauses;
 
@@ -58,6 +59,8 @@ pub struct Sample {
     pub upto: Time,
     /// What the sample shows.
     pub shows: Shows,
+    /// Whether the sample is an arrival that no client took in time.
+    pub is_missed: bool,
 }
 
 /// What a sample shows about the system.
@@ -231,7 +234,10 @@ pub fn probes(history: &History<'_>) -> Vec<ProbeHistory> {
     let numbered = (0..).map(ProbeNo).zip(&system.probes);
     numbered
         .map(|(no, entry)| {
-            let strips = entry.by.iter().map(|it| strip(history, no, entry, *it, window)).collect();
+            let strips = match system.kind_of(no) {
+                Some((of, kind)) => vec![clients::strip(history, of, kind, window)],
+                None => entry.by.iter().map(|it| strip(history, no, entry, *it, window)).collect(),
+            };
             let mut probe = ProbeHistory { entry: entry.clone(), window, strips, recoveries: Vec::new() };
             probe.recoveries = probe.recoveries(&effects);
             probe
@@ -313,7 +319,7 @@ fn sample(no: ProbeNo, at: Time, fact: &Fact) -> Option<(Sample, Option<Reason>)
         _ => Shows::Failure,
     };
     let reason = (shows != Shows::Success).then(|| Reason { at: from, text: quoted(ending, said) });
-    (*probe == no).then_some((Sample { from, upto: at, shows }, reason))
+    (*probe == no).then_some((Sample { from, upto: at, shows, is_missed: false }, reason))
 }
 
 /// Describes how a command, a request or an attempt ended, with what it wrote last.
@@ -344,7 +350,7 @@ pub(crate) fn paused(history: &History<'_>, process: ProcessId, end: Time) -> Ve
 
 /// What the newest sample of a strip shows, and since when.
 #[derive(Clone, Copy)]
-enum State {
+pub(crate) enum State {
     /// The probe succeeds, or nothing is known yet.
     Working,
     Failing(Time),
@@ -354,7 +360,7 @@ enum State {
 impl Strip {
     /// Records that no sample was taken from `from`, when one was due, to `upto`, unless this is at most `tolerance`.
     /// Nothing is known about an outage at its start.
-    fn gap(&mut self, from: Time, upto: Time, tolerance: Span, state: &mut State) {
+    pub(crate) fn gap(&mut self, from: Time, upto: Time, tolerance: Span, state: &mut State) {
         if upto > from && upto.since(from) > tolerance {
             self.leave(state, from, true);
             self.not_observed(from, upto);
@@ -362,7 +368,7 @@ impl Strip {
     }
 
     /// Records what a sample that starts at `at` shows.
-    fn enter(&mut self, next: State, at: Time, state: &mut State) {
+    pub(crate) fn enter(&mut self, next: State, at: Time, state: &mut State) {
         if std::mem::discriminant(&next) != std::mem::discriminant(state) {
             self.leave(state, at, matches!(next, State::Unknown(_)));
             *state = next;
@@ -370,7 +376,7 @@ impl Strip {
     }
 
     /// Ends an outage, or a period of which nothing is known.
-    fn leave(&mut self, state: &mut State, upto: Time, is_open: bool) {
+    pub(crate) fn leave(&mut self, state: &mut State, upto: Time, is_open: bool) {
         match std::mem::replace(state, State::Working) {
             State::Working => {}
             State::Failing(from) => {
@@ -388,10 +394,16 @@ impl Strip {
         }
     }
 
+    /// Returns the index of the first sample that ended at `at` or later. Operations of clients overlap, so those that
+    /// follow may have ended earlier.
+    fn ending_from(&self, at: Time) -> usize {
+        self.samples.iter().position(|it| it.upto >= at).unwrap_or(self.samples.len())
+    }
+
     /// Returns the time from `at` to the first of several consecutive successful samples, all before `end`. Zero if the
     /// probe was observed, and no sample failed, until then.
     fn recovered(&self, at: Time, end: Time) -> Option<Span> {
-        let first = self.samples.partition_point(|it| it.upto < at);
+        let first = self.ending_from(at);
         let is_unobserved = |from: Time, upto: Time| {
             self.unobserved.iter().any(|(begun, ended)| from < *ended && *begun < upto)
         };
@@ -426,8 +438,7 @@ impl Strip {
 
     /// Returns what the last sample before `at` showed. A sample that ended long before says nothing.
     fn before(&self, at: Time, entry: &ProbeEntry) -> Before {
-        let ended = self.samples.partition_point(|it| it.upto <= at);
-        let last = ended.checked_sub(1).map(|it| self.samples[it]);
+        let last = self.samples.iter().rfind(|it| it.upto <= at);
         let recent = last.filter(|it| at.since(it.upto.max(it.from + entry.every)) <= entry.timeout);
         match recent.map(|it| it.shows) {
             Some(Shows::Success) => Before::Working,
@@ -438,7 +449,7 @@ impl Strip {
 
     /// Returns whether a sample that ended in a period failed, or took more than twice as long as any before the period.
     fn notices(&self, from: Time, upto: Time) -> bool {
-        let place = self.samples.partition_point(|it| it.upto < from);
+        let place = self.ending_from(from);
         let longest = self.samples[..place].iter().map(Sample::latency).max().unwrap_or_default();
         let mut within = self.samples[place..].iter().take_while(|it| it.from < upto);
         within.any(|it| it.shows == Shows::Failure || it.latency() > longest * 2)
@@ -456,13 +467,19 @@ impl Strip {
         }
     }
 
-    /// Returns how long successful samples took; `None` if there are none.
+    /// Returns how long successful samples took; `None` if there are none. `every` is the time between two samples, or zero
+    /// if samples are taken when they are due, whether or not others are in progress.
     pub fn latency(&self, every: Span) -> Option<Latency> {
         Latency::of(self.samples.iter().filter(|it| it.is_success()).map(Sample::latency), every)
     }
 }
 
 impl ProbeHistory {
+    /// Returns the time between two samples, by which a sample delays the next one; zero if samples may overlap.
+    pub fn delays(&self) -> Span {
+        if self.entry.name.contains('.') { Span::ZERO } else { self.entry.every }
+    }
+
     /// Returns the number of successful samples, and that of all samples.
     pub fn samples(&self) -> (usize, usize) {
         let all = || self.strips.iter().flat_map(|it| &it.samples);

@@ -560,7 +560,7 @@ impl Measuring<'_, '_> {
         let probe = self.probe(probe)?;
         let successful = || probe.strips.iter().flat_map(|it| &it.samples).filter(|it| it.is_success());
         let figure = |taken: &dyn Fn(&Sample) -> Span| {
-            let latency = Latency::of(successful().map(taken), probe.entry.every)?;
+            let latency = Latency::of(successful().map(taken), probe.delays())?;
             Some(match of {
                 LatencyOf::P50 => latency.p50,
                 LatencyOf::P99 => latency.p99,

@@ -1,5 +1,6 @@
 //! What happened in a run: the state of every process at every point, rebuilt from the facts of its lives.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fact::Flipped;
@@ -9,6 +10,7 @@ use faultline_core::{
 };
 use faultline_trace::{FlawKind, Stream, Trace};
 
+use crate::clients::ClientHistory;
 use crate::context::Context;
 use crate::contradiction::Contradiction;
 use crate::groups::{Checkpoint, CheckpointName, Groups, RestoredBy};
@@ -102,6 +104,8 @@ pub struct History<'a> {
     pub is_settled: bool,
     /// Consistency rules that the facts violate. Empty until the facts are examined.
     pub contradictions: Vec<Contradiction>,
+    /// The histories of clients, once they have been judged.
+    pub(crate) clients: OnceCell<Vec<ClientHistory>>,
     /// Running sums after some of the sends and deliveries: the fact, and the sums after it.
     pub(crate) sums: Vec<(u32, Sums)>,
     /// The stream of each segment.

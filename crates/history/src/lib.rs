@@ -17,6 +17,7 @@
 //! | [`availability`] | probes of a user's own system: samples, outages, recoveries after faults |
 //! | `build` | one pass over every stream |
 //! | `context` | information about a run beyond its facts |
+//! | [`clients`] | the operations of clients |
 //! | [`expected`] | what the federation expects, compared with the run |
 //! | `contradiction` | rules that a record violates |
 //! | `groups` | checkpoints and rollbacks of the processes that take checkpoints together |
@@ -41,6 +42,7 @@ pub mod account;
 pub mod activity;
 pub mod availability;
 mod build;
+pub mod clients;
 mod context;
 mod contradiction;
 pub mod expected;

@@ -7,6 +7,7 @@
     reason = "only tests call these functions, and a test may panic"
 )]
 
+pub mod clients;
 pub mod planned;
 pub mod tasks;
 

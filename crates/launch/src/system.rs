@@ -8,9 +8,9 @@ use std::time::Duration;
 use faultline_api::Names;
 use faultline_api::resource::{self, FederationSpec, OnExit, OnNode};
 use faultline_api::system::{Location, SystemNode, TemplateError};
-use faultline_core::{CheckNo, Life, ProbeNo, ProcessId, Span, WatchNo};
+use faultline_core::{CheckNo, HistoryNo, Life, ProbeNo, ProcessId, Span, WatchNo};
 use faultline_runtime::NodeOptions;
-use faultline_runtime::system::{Attempt, NodeSystem, Probe, own_id, stable_address_of};
+use faultline_runtime::system::{Attempt, Clients, NodeSystem, Probe, own_id, stable_address_of};
 use faultline_supervisor::AfterExit;
 use faultline_trace::Bundle;
 use regex::Regex;
@@ -80,7 +80,23 @@ pub(crate) fn of_node(
         Ok((no, attempt(node.check(words)?), duration(it.check_within())))
     });
     let checks = checks.collect::<Result<_, TemplateError>>()?;
+    let final_checks = faultline_catalog::final_checks(spec, system, &of_spec);
+    let final_check = final_checks.iter().find(|it| it.1 == process).map(|it| it.0);
     let cluster = of_spec.cluster(of_spec.cluster_of(process)).to_owned();
+    let clients = (0..).map(HistoryNo).zip(&system.clients);
+    let clients = clients.filter(|(_, (_, it))| it.by == name || it.by == cluster).map(|(no, (of, it))| {
+        Ok(Clients {
+            no,
+            name: of.clone(),
+            command: node.client(of, it)?,
+            count: it.count() as u16,
+            timeout: duration(it.timeout()),
+            workload: it.workload(seed),
+            nodes: node.nodes(),
+            parameters: it.parameters.clone(),
+        })
+    });
+    let clients = clients.collect::<Result<_, TemplateError>>()?;
     let is_mine = |by: &Option<String>| by.as_ref().is_none_or(|it| *it == name || *it == cluster);
     let probes = (0..).map(ProbeNo).zip(&system.probes).filter(|(_, (_, it))| is_mine(&it.by));
     let probes = probes.filter_map(|(no, (field, it))| {
@@ -114,6 +130,8 @@ pub(crate) fn of_node(
         set_up,
         probes: probes.collect(),
         checks,
+        clients,
+        final_check,
         watches,
         after_exit: match on_exit {
             OnExit::Fail | OnExit::Daemon => AfterExit::End,

@@ -19,6 +19,7 @@
 //! | [`page`] | the report: one HTML file |
 //! | [`timeline`] | what happened, timed by the clocks of the processes |
 //! | [`mod@transcript`] | a small run, line by line |
+//! | [`histories`] | what clients were told: tables, and drawings of contradictions |
 //! | [`probes`] | what the probes of a user's own system found: tables, and strips for the page |
 //! | [`style`] | the colours and styles of all pages |
 
@@ -26,6 +27,7 @@ pub mod chart;
 pub mod diagram;
 pub mod events;
 pub mod explain;
+pub mod histories;
 pub mod junit;
 mod map;
 pub mod names;

@@ -14,6 +14,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::diagram::pack::PackedDiagram;
 use crate::diagram::{Diagram, svg};
 use crate::explain::{ExplainedEvent, count};
+use crate::histories::{HistorySummary, section};
 use crate::map;
 use crate::names::DisplayNames;
 use crate::probes::{ProbeSummary, RecoverySummary, strips, system_numbers};
@@ -164,6 +165,10 @@ fn page(
                 (time(summary))
                 (rollbacks(summary))
             }
+            (section(
+                &summary.histories,
+                rows(&HistorySummary::TITLES, summary.histories.iter().flat_map(HistorySummary::rows)),
+            ))
             @if !summary.probes.is_empty() {
                 h2 { "Probes" }
                 (rows(&ProbeSummary::TITLES, summary.probes.iter().map(ProbeSummary::row)))

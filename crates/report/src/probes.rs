@@ -134,7 +134,7 @@ pub(crate) fn probes(timeline: &Timeline, names: &DisplayNames) -> Vec<ProbeSumm
             down_seconds: availability.down.as_secs_f64(),
             observed_seconds: (availability.whole - availability.unobserved).as_secs_f64(),
             unobserved_seconds: availability.unobserved.as_secs_f64(),
-            latency: strip.latency(probe.entry.every).map(|it| LatencySummary {
+            latency: strip.latency(probe.delays()).map(|it| LatencySummary {
                 p50_seconds: it.p50.as_secs_f64(),
                 p99_seconds: it.p99.as_secs_f64(),
                 longest_seconds: it.longest.as_secs_f64(),

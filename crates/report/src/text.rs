@@ -7,6 +7,7 @@ pub use faultline_trace::duration::{instant, span};
 use faultline_trace::shell_word;
 
 use crate::explain::count;
+use crate::histories::HistorySummary;
 use crate::probes::{ProbeSummary, RecoverySummary};
 use crate::summary::{
     ClusterSummary, FaultSummary, LifeSummary, PropertyResult, PropertySummary, Summary, measured_in_words,
@@ -36,6 +37,7 @@ pub fn summary(summary: &Summary, layout: Layout) -> String {
         if layout.verbose && !summary.is_system {
             parts.push(writer.time());
         }
+        parts.extend([writer.drawings(), writer.histories()]);
         parts.extend([writer.probe_recoveries(), writer.probes(), writer.lives(), writer.expectations()]);
         parts.extend([writer.findings(), writer.properties(), writer.closing()]);
     }
@@ -193,6 +195,16 @@ impl Writer<'_> {
             )
         });
         ettr.into_iter().chain(phases).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Draws the contradictions between the answers to clients and their model.
+    fn drawings(&self) -> String {
+        self.summary.histories.iter().map(HistorySummary::drawings).collect()
+    }
+
+    fn histories(&self) -> String {
+        let rows = self.summary.histories.iter().flat_map(HistorySummary::rows);
+        self.rows(&HistorySummary::TITLES, rows)
     }
 
     fn probe_recoveries(&self) -> String {

@@ -20,8 +20,8 @@ pub struct SystemRun {
     pub set_up_by: Option<ProcessId>,
     /// When the run ends.
     pub ends: SystemEnd,
-    /// The process whose node carries out each check before the run ends, indexed by [`CheckNo`].
-    pub checks: Vec<ProcessId>,
+    /// The checks that nodes carry out before the run ends, in order, and the process of each node.
+    pub checks: Vec<(CheckNo, ProcessId)>,
     /// What follows the exit of a command, indexed by [`ClusterId`].
     pub after_exit: Vec<AfterExit>,
     /// The clusters whose nodes must all be ready before the commands of a cluster start for the first time, indexed by
@@ -211,7 +211,7 @@ impl Supervisor {
                 self.preparation.last_to_log.insert(watch.0, process);
             }
             Observation::Exited { ending, .. } => self.command_exited(process, ending, now, out),
-            Observation::Checked { check, .. } if check.0 == self.preparation.checked => {
+            Observation::Checked { check, .. } if self.awaits(*check) => {
                 self.preparation.checked += 1;
                 self.try_complete(out);
             }
@@ -259,16 +259,22 @@ impl Supervisor {
             && self.are_checks_over(out)
     }
 
+    /// Returns whether a check is the next one.
+    fn awaits(&self, check: CheckNo) -> bool {
+        let checks = self.config.system.iter().flat_map(|it| &it.checks);
+        checks.skip(self.preparation.checked.into()).next().is_some_and(|it| it.0 == check)
+    }
+
     fn are_checks_over(&mut self, out: &mut Vec<Order>) -> bool {
         let Some(system) = &self.config.system else { return true };
         let Preparation { checked, checking, .. } = &mut self.preparation;
-        while let Some(&process) = system.checks.get(usize::from(*checked)) {
+        while let Some(&(check, process)) = system.checks.get(usize::from(*checked)) {
             let entry = &self.entries[process.index()];
             if entry.gone {
                 *checked += 1;
                 continue;
             }
-            let (check, life) = (CheckNo(*checked), entry.life);
+            let life = entry.life;
             if checking.replace((check, life)) != Some((check, life)) {
                 out.push(Order::Check { process, life, check });
             }

@@ -5,6 +5,7 @@ use std::fmt::{self, Display};
 
 use faultline_core::fact::Flipped;
 use faultline_core::names::checkpoint;
+use faultline_core::operation::{Completion, FINAL};
 use faultline_core::{
     Boot, ClusterId, EndedBy, Ending, Fact, MessageId, Observation, ProcessId, RunNames, StorageFate,
     TheftStep,
@@ -269,6 +270,31 @@ fn describe_observation(
             let how = printable(&ending.to_string());
             write!(f, "check \"{check}\" {} after {time}: {how}{}", outcome(ending), Said(said))
         }
+        Observation::Invoked { history, client, session, operation, call } => {
+            write!(f, "client {client} of {} begins {}: {call}", names.history(*history), number(*operation))?;
+            if f.alternate() { write!(f, " (session {session})") } else { Ok(()) }
+        }
+        Observation::Concluded { history, operation, completion } => {
+            let (history, number) = (names.history(*history), number(*operation));
+            match completion {
+                Completion::Ok(answer) => {
+                    write!(f, "{number} of {history} is answered: {}", printable(&answer.to_string()))
+                }
+                Completion::Failed(why) => write!(f, "{number} of {history} has no effect{}", Said(why)),
+                Completion::Unknown(why) => write!(f, "{number} of {history} has no result{}", Said(why)),
+                Completion::Broken(why) => {
+                    write!(f, "the client breaks its contract at {number} of {history}{}", Said(why))
+                }
+            }
+        }
+    }
+}
+
+/// Names an operation of a client.
+fn number(operation: u64) -> String {
+    match operation.checked_sub(FINAL) {
+        Some(number) => format!("final operation {number}"),
+        None => format!("operation {operation}"),
     }
 }
 

@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use faultline_core::{CheckNo, ClusterId, LatencyOf, LinesOf, ProbeNo, ProcessId, RunNames, Span, WatchNo};
+use faultline_consistency::Workload;
+use faultline_core::{
+    CheckNo, ClusterId, HistoryNo, LatencyOf, LinesOf, ProbeNo, ProcessId, RunNames, Span, WatchNo,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::duration::lasted;
@@ -223,6 +226,9 @@ pub struct SystemEntry {
     pub probes: Vec<ProbeEntry>,
     /// The names of watches, indexed by [`WatchNo`](faultline_core::WatchNo).
     pub watches: Vec<String>,
+    /// Histories of clients, indexed by [`HistoryNo`](faultline_core::HistoryNo).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub histories: Vec<HistoryEntry>,
     /// Processes whose commands may end by themselves, in any way.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub may_exit: Vec<ProcessId>,
@@ -237,9 +243,54 @@ pub const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
 impl SystemEntry {
     /// Returns whether all processes that the entry names exist.
     pub(crate) fn is_possible(&self, extent: Extent) -> bool {
-        let probers = self.probes.iter().flat_map(|it| &it.by);
+        let probers = self.probes.iter().flat_map(|it| &it.by).chain(self.histories.iter().map(|it| &it.by));
         probers.chain(&self.may_exit).chain(&self.may_finish).all(|it| it.index() < extent.processes)
     }
+
+    /// Returns the processes whose nodes run clients, ascending. Each carries out a final phase, which is a check without
+    /// an expectation: the first of them follows the last check of the federation.
+    pub fn final_by(&self) -> Vec<ProcessId> {
+        let mut all: Vec<ProcessId> = self.histories.iter().map(|it| it.by).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Returns the names of these checks.
+    pub(crate) fn final_names(&self) -> Vec<String> {
+        let name = |it: ProcessId| {
+            let of = self.histories.iter().filter(|entry| entry.by == it).map(|entry| entry.name.as_str());
+            format!("final operations of {}", of.collect::<Vec<_>>().join(" and "))
+        };
+        self.final_by().into_iter().map(name).collect()
+    }
+
+    /// Returns the history and the kind of operation that a probe stands for; `None` if it is a probe of its own.
+    pub fn kind_of(&self, probe: ProbeNo) -> Option<(HistoryNo, &'static str)> {
+        let (history, kind) = self.probes.get(probe.index())?.name.split_once('.')?;
+        let no = self.histories.iter().position(|it| it.name == history)?;
+        let kinds = self.histories[no].workload.model()?.kinds;
+        Some((HistoryNo(no as u16), kinds.iter().find(|it| **it == kind)?))
+    }
+}
+
+/// A history of clients: which operations they carry out, and what is judged of the answers. Each kind of its operations
+/// is also a probe, which is named like `kv.write`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HistoryEntry {
+    /// The name of the history.
+    pub name: String,
+    /// The process whose node runs the clients.
+    pub by: ProcessId,
+    /// The number of clients.
+    pub count: u16,
+    /// The time for an answer.
+    pub timeout: Span,
+    /// The level of consistency that the system promises.
+    pub level: String,
+    /// The operations.
+    pub workload: Workload,
 }
 
 /// A probe of a system.

@@ -130,7 +130,10 @@ pub fn graph(trace: &Trace, names: &[(ProcessId, &str)], mut out: impl Write) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::expectation::{Expectation, ProbeEntry, SystemEntry};
+    use crate::expectation::{Expectation, HistoryEntry, ProbeEntry, SystemEntry};
+    use faultline_consistency::Workload;
+    use faultline_core::HistoryNo;
+    use faultline_core::operation::{Answer, Call, Completion, FINAL, Key};
     use crate::manifest::tests::example;
     use crate::manifest::{ClusterEntry, ProcessEntry};
     use crate::memory::{Record, Sink};
@@ -260,12 +263,29 @@ mod tests {
             timeout: Span::from_secs(1),
         };
         let text = "no write is lost".into();
+        let history = HistoryEntry {
+            name: "kv".into(),
+            by: ProcessId(1),
+            count: 5,
+            timeout: Span::from_secs(1),
+            level: "linearizable".into(),
+            workload: Workload {
+                seed: 1,
+                model: "register".into(),
+                every: Span::from_millis(20),
+                mix: [("read".into(), 1)].into(),
+                keys: 3,
+                ops_per_key: 300,
+                accounts: 8,
+            },
+        };
         let check =
             Expectation::Check { check: CheckNo(0), text, by: ProcessId(1), within: Span::from_secs(60) };
         let manifest = Manifest {
             system: Some(SystemEntry {
                 probes: vec![probe],
                 watches: vec!["leader".into()],
+                histories: vec![history],
                 ..SystemEntry::default()
             }),
             expectations: vec![check],
@@ -304,6 +324,24 @@ mod tests {
                 ending: Ending::Exit(1),
                 said: "lost 7".into(),
             },
+            Observation::Checked { check: CheckNo(1), latency, ending: Ending::Exit(0), said: "".into() },
+            Observation::Invoked {
+                history: HistoryNo(0),
+                client: 2,
+                session: 1,
+                operation: 318,
+                call: Call::Write(Key(7), 318),
+            },
+            Observation::Concluded {
+                history: HistoryNo(0),
+                operation: 318,
+                completion: Completion::Ok(Answer::Null),
+            },
+            Observation::Concluded {
+                history: HistoryNo(0),
+                operation: FINAL + 1,
+                completion: Completion::Unknown("timed out".into()),
+            },
         ];
         let mut trace = Trace::default();
         for (number, it) in (0..).map(FactNo).zip(samples.chain(others)) {
@@ -321,6 +359,11 @@ mod tests {
             r#""ending":"exit","status":75,"said":"cannot connect""#,
             r#""text":"its command ends: exit status 3: no config""#,
             r#""text":"check \"no write is lost\" fails after 3.00 ms: exit status 1: lost 7""#,
+            r#""check":"final operations of kv""#,
+            r#""fact":"invoked","history":"kv","client":2,"session":1,"operation":318,"call":{"write":[7,318]}"#,
+            r#""text":"client 2 of kv begins operation 318: write 318 to k7 (session 1)""#,
+            r#""fact":"concluded","history":"kv","operation":318,"answer":{"ok":"null"}"#,
+            r#""text":"final operation 1 of kv has no result: timed out""#,
         ] {
             assert!(text.contains(part), "{part} is missing:\n{text}");
         }

@@ -301,6 +301,7 @@ fn source(source: Source, names: &RunNames) -> String {
     match source {
         Source::Watch(watch) => names.watch(watch),
         Source::Probe(probe) => names.probe(probe),
+        Source::History(history) => names.history(history),
     }
 }
 

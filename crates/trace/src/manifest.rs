@@ -18,7 +18,7 @@ use crate::memory::Trace;
 use crate::seal::{Hash, Seal};
 
 /// The version of the bundle format that this program writes and reads.
-pub const FORMAT: u32 = 12;
+pub const FORMAT: u32 = 13;
 
 /// The description of a run. Times and spans are in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -191,7 +191,8 @@ impl Manifest {
             scope: Some(self.promises.scope),
             probes: system.iter().flat_map(|it| &it.probes).map(|it| it.name.clone()).collect(),
             watches: system.iter().flat_map(|it| &it.watches).cloned().collect(),
-            checks: checks.collect(),
+            checks: checks.chain(system.map(SystemEntry::final_names).unwrap_or_default()).collect(),
+            histories: system.iter().flat_map(|it| &it.histories).map(|it| it.name.clone()).collect(),
             is_system: system.is_some(),
             ..RunNames::default()
         }

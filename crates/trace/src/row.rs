@@ -107,6 +107,12 @@ columns! {
     status: Option<u16>,
     reason: Option<String>,
     said: Option<String>,
+    history: Option<String>,
+    client: Option<u16>,
+    session: Option<u32>,
+    operation: Option<u64>,
+    call: Option<Value>,
+    answer: Option<Value>,
     change: Option<Value>,
     text: String,
 }
@@ -393,6 +399,18 @@ impl Row {
                 self.check = Some(names.check(*check));
                 self.latency_ns = Some(latency.0);
                 self.ending(ending, said);
+            }
+            Observation::Invoked { history, client, session, operation, call } => {
+                self.history = Some(names.history(*history));
+                self.client = Some(*client);
+                self.session = Some(*session);
+                self.operation = Some(*operation);
+                self.call = serde_json::to_value(call).ok();
+            }
+            Observation::Concluded { history, operation, completion } => {
+                self.history = Some(names.history(*history));
+                self.operation = Some(*operation);
+                self.answer = serde_json::to_value(completion).ok();
             }
         }
     }

@@ -56,7 +56,8 @@ pub struct ExpectSpec {
     /// Assertion: the run completes within this time, counted from the start of the application.
     pub finished_within: Option<Duration>,
     /// The probe that `availability`, `latency`, `longestOutage` or `recoveredWithin` is about. Only for systems.
-    #[schemars(length(min = 1, max = 40))]
+    /// A kind of operation of `clients` is a probe as well, such as `kv.write`.
+    #[schemars(length(min = 1, max = 60))]
     pub probe: Option<String>,
     /// Assertion: the probe is up for at least this fraction of the time.
     #[schemars(range(min = 0.0, max = 1.0))]

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::observation::{MOST_GROUPS, MOST_OF_GROUP_NAME};
-use faultline_core::{FactKind, ProbeNo, Source, Span, WatchNo};
+use faultline_core::{FactKind, HistoryNo, ProbeNo, Source, Span, WatchNo};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
+use super::clients::{Clients, MAX_HISTORIES};
 use super::program::{self, Launch, ProgramFile, ProgramProblem};
 use crate::quantity::{Duration, Size};
 
@@ -53,6 +54,10 @@ pub struct System {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     pub probes: BTreeMap<String, Probe>,
+    /// Programs that carry out the operations that Faultline asks for, by the name of their history.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 8))]
+    pub clients: BTreeMap<String, Clients>,
     /// Regular expressions, by name. Each line of a node's output that matches one is a fact, `logged`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "watches")]
@@ -307,12 +312,25 @@ impl System {
         all.filter_map(|(cluster, it)| Some((cluster, groups_of(&regex_of(it.get(watch)?).ok()?)))).collect()
     }
 
-    /// Returns the watch or the probe with this name, depending on whether the fact is about a watch or a probe.
+    /// Returns the names of all probes, in the order of their numbers: those of the file, and one for each kind of operation
+    /// of each history of clients.
+    pub fn probe_names(&self) -> Vec<String> {
+        let kinds = self.clients.iter().flat_map(|(name, it)| {
+            it.workload(0).kinds().into_iter().map(move |kind| format!("{name}.{kind}"))
+        });
+        self.probes.keys().cloned().chain(kinds).collect()
+    }
+
+    /// Returns the watch, the probe or the history with this name, depending on what the fact is about.
     pub fn source(&self, fact: FactKind, name: &str) -> Option<Source> {
         match fact {
             FactKind::Logged => self.watch_no(name).map(Source::Watch),
             FactKind::ProbeSucceeded | FactKind::ProbeFailed | FactKind::ProbeUnknown => {
                 self.probes.keys().position(|it| it == name).map(|it| Source::Probe(ProbeNo(it as u16)))
+            }
+            FactKind::Invoked | FactKind::Concluded => {
+                let position = self.clients.keys().position(|it| it == name)?;
+                Some(Source::History(HistoryNo(position as u16)))
             }
             _ => None,
         }
@@ -347,9 +365,23 @@ impl System {
         problems.extend(self.setup.as_ref().and_then(SetUp::problem));
         problems.extend(named("probes", self.probes.keys()));
         problems.extend(self.probes.iter().filter_map(|(name, it)| it.problem(name)));
+        problems.extend(self.problem_of_clients());
+        problems.extend(self.clients.iter().filter_map(|(name, it)| it.problem(name)));
         problems.extend(self.ends.as_ref().and_then(Ends::problem));
         self.add_problems_of_overrides(&mut problems);
         problems
+    }
+
+    fn problem_of_clients(&self) -> Option<ProgramProblem> {
+        if self.clients.len() > MAX_HISTORIES {
+            let message = format!("there are too many entries ({})", self.clients.len());
+            return Some(program::problem("clients", message, format!("list at most {MAX_HISTORIES}")));
+        }
+        let twice = self.clients.keys().find(|it| self.probes.contains_key(*it)).map(|it| {
+            let message = format!("`{it}` is also the name of a probe");
+            program::problem(format!("clients.{it}"), message, "use another name for one of them")
+        });
+        named("clients", self.clients.keys()).or(twice)
     }
 
     fn add_problems_of_overrides(&self, problems: &mut Vec<ProgramProblem>) {

@@ -18,7 +18,8 @@ pub struct When {
     /// The kind of fact, such as `checkpointRequested`.
     #[schemars(schema_with = "facts_of_processes")]
     pub fact: FactKind,
-    /// In a system: the watch (`logged`) or the probe (`probeSucceeded`, `probeFailed`) that the fact is about. Default: any.
+    /// In a system: the watch (`logged`), the probe (`probeSucceeded`, `probeFailed`) or the history (`invoked`,
+    /// `concluded`) that the fact is about. Default: any.
     #[schemars(length(max = 40))]
     pub of: Option<String>,
     /// The cluster of the process. Default `any`: every cluster.

@@ -8,6 +8,8 @@ use crate::resource::{Assertion, ExpectSpec, MAX_EXPECTATIONS, MAX_TEXT, Per, pr
 
 /// The length of the longest name.
 const MAX_NAME: usize = 40;
+/// Maximum length of the name of a probe, which may be that of a history with a kind of operation.
+const MAX_PROBE: usize = 60;
 /// The length of the longest name of a node.
 const MAX_NODE: usize = 64;
 /// The length of the longest text of a check.
@@ -290,11 +292,12 @@ impl Check<'_> {
     }
 
     fn probe(&mut self, path: &str, probe: &str) {
-        if !self.has_length(path, "name", probe, MAX_NAME) {
+        if !self.has_length(path, "name", probe, MAX_PROBE) {
             return;
         }
         let Some(system) = self.spec.application.system() else { return self.not_a_system(path.to_owned()) };
-        let known: Vec<&str> = system.probes.keys().map(String::as_str).collect();
+        let known = system.probe_names();
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
         if !known.contains(&probe) {
             let help = match &known[..] {
                 [] => "add it to `application.system.probes`".to_owned(),

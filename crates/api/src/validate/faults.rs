@@ -229,10 +229,10 @@ impl Check<'_> {
         }
     }
 
-    /// Checks the watch or the probe of the fact that a fault waits for.
+    /// Checks the watch, the probe or the history of the fact that a fault waits for.
     fn source(&mut self, path: &str, fact: FactKind, of: &str) {
         let Some(system) = self.spec.application.system() else {
-            let message = format!("only facts of a system are about a watch or a probe (found `{of}`)");
+            let message = format!("only facts of a system are about a watch, a probe or a history (found `{of}`)");
             return self.problem(path, message, "omit it");
         };
         if system.source(fact, of).is_some() {
@@ -248,9 +248,17 @@ impl Check<'_> {
                     listed_or(&names, "add it to `probes`"),
                 );
             }
+            FactKind::Invoked | FactKind::Concluded => {
+                let names: Vec<_> = system.clients.keys().collect();
+                self.problem(
+                    path,
+                    format!("there is no history `{of}`"),
+                    listed_or(&names, "add it to `clients`"),
+                );
+            }
             _ => self.problem(
                 path,
-                format!("this fact is about neither a watch nor a probe (found `{of}`)"),
+                format!("this fact is about no watch, probe or history (found `{of}`)"),
                 "omit it",
             ),
         }
@@ -295,7 +303,7 @@ impl Check<'_> {
                 self.problem(
                     format!("{path}.fact"),
                     "a fault of a system cannot wait for this fact",
-                    "use `logged`, `probeSucceeded`, `probeFailed` or `exited`",
+                    "use `logged`, `probeSucceeded`, `probeFailed`, `exited`, `invoked` or `concluded`",
                 );
             }
             return;

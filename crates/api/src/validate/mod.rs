@@ -13,6 +13,7 @@ mod expect;
 mod faults;
 mod kubernetes;
 mod presence;
+mod clients;
 mod system;
 mod tasks;
 mod traces;

@@ -51,6 +51,7 @@ impl Check<'_> {
                 self.node_or_cluster(&format!("{PATH}.probes.{name}.by"), by);
             }
         }
+        self.clients(system);
         if let Some(set_up) = &system.setup {
             self.node(&format!("{PATH}.setup.by"), &set_up.by);
         }

@@ -5,6 +5,8 @@ use faultline_core::{Ending, ProcessId};
 use faultline_history::expected::{About, Assessment, Met, assess, exits, log_of, not_ready_again};
 use faultline_history::{Context, History};
 
+use faultline_trace::expectation::SystemEntry;
+
 use super::Rule;
 use crate::finding::{Findings, Worded};
 use crate::property::Property;
@@ -53,8 +55,9 @@ impl Worded for Breach {
 pub(super) const RULE: Rule = Rule::new(Property::Expected, "the run was as expected", check);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
-    if history.context.system.is_some() && history.context.expectations.is_empty() {
-        finding.unjudged("nothing about this system was asserted", "add what you expect of it (`expect`)");
+    let asserts_nothing = |it: &SystemEntry| it.histories.is_empty() && history.context.expectations.is_empty();
+    if history.context.system.as_ref().is_some_and(asserts_nothing) {
+        finding.unjudged("nothing about this system was asserted", "add what you expect of it (`expect`), or `clients`");
     }
     let mut all = assess(history);
     finding.instances = all.len() as u64;

@@ -8,6 +8,7 @@ mod checkpointed_first;
 mod checkpoints_spaced;
 mod collected;
 mod completed;
+mod consistent;
 mod consistent_checkpoint;
 mod contained;
 mod copies;
@@ -85,6 +86,7 @@ pub(crate) const ALL: &[&Rule] = &[
     &record_complete::RULE,
     &completed::RULE,
     &expected::RULE,
+    &consistent::RULE,
     &faults_took_effect::RULE,
     &at_once::RULE,
     &links_as_requested::RULE,

@@ -4,6 +4,7 @@ mod common;
 
 mod applications;
 mod bad_input;
+mod clients;
 mod cluster;
 mod curves;
 mod events;

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::common::{TestDirectory, passes_but_for_links, says, signal, small, wait_until};
 
 /// Returns the path of a file in the repository.
-fn repository(path: &str) -> PathBuf {
+pub(crate) fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 

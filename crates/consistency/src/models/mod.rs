@@ -25,7 +25,7 @@ pub struct Model {
     /// The kinds of its operations.
     pub kinds: &'static [&'static str],
     /// The kinds that read, without which nothing can be judged.
-    pub(crate) reads: &'static [&'static str],
+    pub reads: &'static [&'static str],
     /// Whether the same value may be written twice. Otherwise, a value names its writer.
     pub(crate) repeats: bool,
     /// Adds everything that contradicts a level.

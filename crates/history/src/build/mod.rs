@@ -2,6 +2,7 @@
 
 mod finish;
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use faultline_core::{
@@ -151,6 +152,7 @@ impl<'a> Builder<'a> {
             saved_by: BTreeMap::new(),
             is_settled: false,
             contradictions: Vec::new(),
+            clients: OnceCell::new(),
             sums: Vec::new(),
             streams: Vec::new(),
             cuts: Vec::new(),

@@ -64,6 +64,7 @@ impl Summary {
             processes: timeline.ledger.processes.iter().map(|it| process(it, names)).collect(),
             outages: timeline.outages.clone(),
             probes: probes::probes(timeline, names),
+            histories: timeline.histories.clone(),
             probe_recoveries: probes::recoveries(timeline, names),
             lives: if manifest.system.is_some() { lives(manifest, names, timeline) } else { Vec::new() },
             pressure: manifest.pressure.as_ref().map(|it| PressureSummary {

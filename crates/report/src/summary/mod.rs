@@ -17,6 +17,7 @@ use faultline_trace::{Manifest, Trace};
 use serde::Serialize;
 
 use crate::explain::ExplainedEvent;
+use crate::histories::HistorySummary;
 use crate::names::checkpoint;
 use crate::probes::{ProbeSummary, RecoverySummary};
 use crate::text::{ended, word};
@@ -45,6 +46,9 @@ pub struct Summary {
     /// What each process found by running a probe of a user's own system.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ProbeSummary>,
+    /// The histories of clients.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub histories: Vec<HistorySummary>,
     /// How each probe recovered after each fault.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub probe_recoveries: Vec<RecoverySummary>,

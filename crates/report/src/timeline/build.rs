@@ -17,6 +17,7 @@ use super::{
     CommandExit, Failure, Injection, MessagePath, Takeover, Tasks, TheftContent, TheftPath, Timeline,
     TimelineCheckpoint, TimelineRollback, UndonePeriod,
 };
+use crate::histories::HistorySummary;
 use crate::names::{DisplayNames, RollbackUnit};
 
 /// Identifies a rollback by its unit and the incarnation that it started.
@@ -28,6 +29,7 @@ pub(super) fn build(history: &History<'_>, names: &DisplayNames) -> Timeline {
     timeline.ledger = Ledger::of(history);
     timeline.outages = outages(history, &timeline.ledger);
     timeline.probes = probes(history);
+    timeline.histories = history.clients().iter().map(HistorySummary::of).collect();
     timeline.exits = command_exits(history);
     timeline.took_effect = took_effect(history);
     if history.context.system.is_some() {

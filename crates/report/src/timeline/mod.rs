@@ -23,6 +23,7 @@ use faultline_history::{Context, History, Ledger, Outage};
 use faultline_history::{GroupId, lost};
 use faultline_trace::{Manifest, Trace};
 
+use crate::histories::HistorySummary;
 use crate::names::{DisplayNames, RollbackUnit};
 
 /// The events of a run.
@@ -79,6 +80,8 @@ pub struct Timeline {
     pub outages: Vec<Outage>,
     /// The samples of each probe of a user's own system.
     pub probes: Vec<ProbeHistory>,
+    /// The histories of clients of a user's own system.
+    pub histories: Vec<HistorySummary>,
     /// Commands of a user's own system that ended by themselves, in chronological order.
     pub exits: Vec<CommandExit>,
     /// The faults that took effect.

@@ -21,7 +21,7 @@ use faultline_trace::FactsWriter;
 use faultline_trace::inputs::InputsWriter;
 use thiserror::Error;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tracing::warn;
 
 use crate::clock::{Alarm, Clock};
@@ -87,8 +87,9 @@ pub(crate) enum Stimulus<P: Process> {
     Panicked,
     /// A packet from another process.
     Packet(Incoming),
-    /// The command of the node was observed.
-    Observed(Observation),
+    /// The command or a client of the node was observed. The sender, if any, is told once the fact has been handed to the
+    /// operating system.
+    Observed(Observation, Option<oneshot::Sender<()>>),
 }
 
 /// The parts of the node on which the engine acts.
@@ -123,6 +124,8 @@ pub(crate) struct Engine<P: Process> {
     commands: Option<mpsc::UnboundedSender<Instruction>>,
     /// Inputs that arrived while the process was halted or had not started.
     postponed: VecDeque<Stimulus<P>>,
+    /// Told once the facts of the batch have been handed to the operating system.
+    acknowledged: Vec<oneshot::Sender<()>>,
 }
 
 impl<P: Process + Send + 'static> Engine<P> {
@@ -154,6 +157,7 @@ impl<P: Process + Send + 'static> Engine<P> {
             jobs,
             commands,
             postponed,
+            acknowledged: Vec::new(),
         }
     }
 
@@ -244,7 +248,7 @@ impl<P: Process + Send + 'static> Engine<P> {
             Stimulus::Order(ToNode::Announce(..))
             | Stimulus::Event(_)
             | Stimulus::Packet(_)
-            | Stimulus::Observed(_)
+            | Stimulus::Observed(..)
                 if handler.is_halted() =>
             {
                 self.postponed.push_back(stimulus);
@@ -283,7 +287,10 @@ impl<P: Process + Send + 'static> Engine<P> {
                 }
             }
             Stimulus::Event(event) => handler.handle(event),
-            Stimulus::Observed(observation) => handler.observed(observation),
+            Stimulus::Observed(observation, acknowledge) => {
+                self.acknowledged.extend(acknowledge);
+                handler.observed(observation)
+            }
         }
     }
 
@@ -401,6 +408,10 @@ impl<P: Process + Send + 'static> Engine<P> {
     /// Writes the facts of the batch, then performs its effects.
     fn settle(&mut self, handler: &mut EventHandler<P>) -> Result<(), EngineError> {
         handler.settle()?;
+        // The receiver may have been given up.
+        self.acknowledged.drain(..).for_each(|it| {
+            let _ = it.send(());
+        });
         for OutgoingPacket { to, kind, charge, body } in handler.packets.drain(..) {
             self.transport.send(to, kind, charge, body);
         }

@@ -25,14 +25,14 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc;
 use tracing::{debug, info};
 
-use crate::clock::Alarm;
+use crate::clock::{Alarm, Clock};
 use crate::control::{Setup, ToSupervisor};
 use crate::engine::{Engine, EngineError, EngineOutputs, ProcessInputs, ReportedFacts, Stimulus};
 use crate::exits;
 use crate::metrics::exposition::Exposition;
 use crate::secret::{HandshakeError, MAGIC, Secret};
 use crate::storage::{self, Request, Storage, StoreError};
-use crate::system::{Commands, NodeSystem, Recorder, Start};
+use crate::system::{Commands, NodeSystem, Recorder, Recording, Start};
 use crate::transport::{Identity, Transport};
 use measure::Echoes;
 use shaping::Shaping;
@@ -317,7 +317,9 @@ async fn host<P: Process + Send + 'static>(
         boot: setup.boot,
         description,
     };
-    let commands = system.map(|it| commands(it, life_of_system, executor, inbox_in.clone(), reports.clone()));
+    let commands = system.map(|it| {
+        commands(it, life_of_system, executor, setup.clock, inbox_in.clone(), reports.clone())
+    });
     let outlets = EngineOutputs {
         transport,
         shaping,
@@ -422,14 +424,18 @@ fn commands<P: Process + 'static>(
     system: NodeSystem,
     start: Start,
     executor: Option<PathBuf>,
+    clock: Clock,
     engine: mpsc::UnboundedSender<Stimulus<P>>,
     reports: mpsc::UnboundedSender<ToSupervisor>,
 ) -> Commands {
     // The receiver is closed only if the node is about to exit.
     let observed = engine.clone();
-    let recorder = Recorder::new(&system, move |it| drop(observed.send(Stimulus::Observed(it))), reports);
+    let record = move |it, acknowledge| drop(observed.send(Stimulus::Observed(it, acknowledge)));
+    let recording = Recording { clock, record: Rc::new(record) };
+    let record = recording.record.clone();
+    let recorder = Recorder::new(&system, move |it| record(it, None), reports);
     match executor {
-        None => Commands::here(system.booted(start.boot), recorder),
+        None => Commands::here(system.booted(start.boot), recorder, recording),
         Some(socket) => Commands::in_executor(socket, start, &system, recorder, move |error| {
             drop(engine.send(Stimulus::Broken(EngineError::Commands(error))));
         }),

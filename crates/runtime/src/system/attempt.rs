@@ -298,6 +298,8 @@ mod tests {
             set_up: None,
             probes: Vec::new(),
             checks: Vec::new(),
+            clients: Vec::new(),
+            final_check: None,
             watches: Vec::new(),
             after_exit: AfterExit::End,
             may_finish: false,

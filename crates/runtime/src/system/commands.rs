@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
-use super::NodeSystem;
+use super::{NodeSystem, Recording};
 use super::executor::{self, Start, ToExecutor};
 use super::output::{Log, MOST_QUOTED, PIECE};
 use super::runner::{self, Instruction, STOPS_WITHIN, Told};
@@ -44,10 +44,10 @@ pub(crate) struct Commands {
 
 impl Commands {
     /// Runs the commands in this process.
-    pub(crate) fn here(system: NodeSystem, recorder: Recorder) -> Commands {
+    pub(crate) fn here(system: NodeSystem, recorder: Recorder, recording: Recording) -> Commands {
         let (instructions, instructed) = mpsc::unbounded_channel();
         let (telling, told) = mpsc::channel(WAITING);
-        tokio::task::spawn_local(runner::run(system, instructed, telling));
+        tokio::task::spawn_local(runner::run(system, instructed, telling, Some(recording)));
         Commands { instructions, ended: tokio::task::spawn_local(record(told, recorder)) }
     }
 
@@ -185,7 +185,7 @@ impl Rules {
         Rules {
             probes: system.probes.iter().map(|it| (it.no, 0)).collect(),
             watches: system.watches.iter().map(|it| it.0).collect(),
-            checks: system.checks.iter().map(|it| it.0).collect(),
+            checks: system.checks.iter().map(|it| it.0).chain(system.final_check).collect(),
             minute: (Instant::now(), 0),
         }
     }
@@ -212,6 +212,8 @@ impl Rules {
                     next.is_some_and(|it| std::mem::replace(it, sample.saturating_add(1)) == *sample);
                 is_next && is_short(ending) && said.len() <= MOST_SAID_BY_PROBE
             }
+            // Clients do not run in a container.
+            Told::Observed(Observation::Invoked { .. } | Observation::Concluded { .. }) => false,
             Told::Observed(Observation::Exited { ending, said }) => {
                 is_short(ending) && said.len() <= MOST_SAID_BY_PROBE
             }

@@ -241,7 +241,7 @@ impl Executor {
         let (instructions, instructed) = mpsc::unbounded_channel();
         let (telling, mut told) = mpsc::channel(WAITING);
         let mut tasks = JoinSet::new();
-        tasks.spawn_local(runner::run(system, instructed, telling));
+        tasks.spawn_local(runner::run(system, instructed, telling, None));
         let follow = async {
             while let Ok(ToExecutor::Instruct(it)) = control::receive(&mut read).await {
                 let _ = instructions.send(it);

@@ -6,6 +6,7 @@
 //! leave their process group do not escape.
 
 mod attempt;
+mod clients;
 mod commands;
 mod executor;
 mod http;
@@ -18,6 +19,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use attempt::inherited_environment;
+pub use clients::Clients;
+pub(crate) use clients::Recording;
 pub(crate) use commands::{Commands, Recorder};
 pub(crate) use executor::ExecutorClient;
 pub use executor::{ExecutorError, Start, serve};
@@ -58,6 +61,10 @@ pub struct NodeSystem {
     pub probes: Vec<Probe>,
     /// The checks that this node carries out before the run ends, and the time within which each must end.
     pub checks: Vec<(CheckNo, Attempt, Duration)>,
+    /// The clients that this node runs.
+    pub clients: Vec<Clients>,
+    /// The check that is the final phase of the clients.
+    pub final_check: Option<CheckNo>,
     /// Regular expressions for lines of output.
     pub watches: Vec<(WatchNo, Regex)>,
     /// What follows the exit of the command.

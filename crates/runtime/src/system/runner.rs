@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use faultline_core::observation::MOST_SAID_BY_PROBE;
+use faultline_core::observation::{MOST_SAID_BY_CHECK, MOST_SAID_BY_PROBE};
 use faultline_core::{CheckNo, Ending, Observation, Span};
 use faultline_guard::Processes;
 use faultline_supervisor::AfterExit;
@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::warn;
 
+use super::clients::{History, Recording};
 use super::attempt::{Attempted, attempt, cannot_be_started, command, ending_of};
 use super::orphans::{self, Started};
 use super::output::{Lines, Merged, PIECE, quoted};
@@ -64,11 +65,12 @@ pub(crate) enum Told {
 }
 
 /// Runs the commands of a life until it is instructed to stop. If the returned future is dropped, the processes that the
-/// command started remain.
+/// command started remain. Clients need `recording`.
 pub(crate) async fn run(
     system: NodeSystem,
     mut instructions: mpsc::UnboundedReceiver<Instruction>,
     told: mpsc::Sender<Told>,
+    recording: Option<Recording>,
 ) {
     let shared = Rc::new(Shared {
         system,
@@ -82,6 +84,8 @@ pub(crate) async fn run(
         group: Cell::new(None),
         output: RefCell::default(),
         readers: RefCell::default(),
+        histories: RefCell::default(),
+        clients: RefCell::default(),
     });
     let (mut is_started, mut is_probing) = (false, false);
     // They end with this function.
@@ -93,11 +97,17 @@ pub(crate) async fn run(
         }
         match instruction {
             Instruction::Prepare => {}
+            Instruction::Check(no) if shared.system.final_check == Some(no) => {
+                tasks.spawn_local(shared.clone().finish_clients(no));
+            }
             Instruction::Check(no) => drop(tasks.spawn_local(shared.clone().check(no))),
             Instruction::SetUp => drop(tasks.spawn_local(shared.clone().set_up())),
             Instruction::Begin if !std::mem::replace(&mut is_probing, true) => {
                 for index in 0..shared.system.probes.len() {
                     tasks.spawn_local(shared.clone().probe(index));
+                }
+                if let Some(recording) = &recording {
+                    shared.clone().start_clients(recording).await;
                 }
             }
             Instruction::Begin => {}
@@ -114,7 +124,7 @@ struct Ended {
     left: Vec<Pid>,
 }
 
-struct Shared {
+pub(super) struct Shared {
     system: NodeSystem,
     told: mpsc::Sender<Told>,
     /// Whether the command has become ready.
@@ -133,11 +143,61 @@ struct Shared {
     output: RefCell<Merged>,
     /// The tasks that read the output of commands. They end once no process can write any more.
     readers: RefCell<JoinSet<()>>,
+    /// The clients, by history, and the tasks that run them.
+    histories: RefCell<Vec<Rc<History>>>,
+    clients: RefCell<JoinSet<Result<(), String>>>,
 }
 
 impl Shared {
+    pub(super) fn system(&self) -> &NodeSystem {
+        &self.system
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.is_stopping.get()
+    }
+
+    /// Writes lines of Faultline's own to the log.
+    pub(super) async fn note(&self, text: &str) {
+        let bytes = self.output.borrow_mut().note(text);
+        self.write(bytes).await;
+    }
+
+    async fn start_clients(self: Rc<Self>, recording: &Recording) {
+        for clients in &self.system.clients {
+            match History::new(clients, recording) {
+                Ok(history) => {
+                    for client in 0..history.count() {
+                        let run = history.clone().run(self.clone(), client);
+                        self.clients.borrow_mut().spawn_local(run);
+                    }
+                    self.histories.borrow_mut().push(history);
+                }
+                Err(error) => self.note(&format!("[the clients of {} cannot run: {error}]", clients.name)).await,
+            }
+        }
+    }
+
+    /// Lets the clients carry out the final phase. Probes end before it begins.
+    async fn finish_clients(self: Rc<Self>, check: CheckNo) {
+        self.has_checked.set(true);
+        let begun = Instant::now();
+        self.histories.borrow().iter().for_each(|it| it.finish());
+        let mut running = self.clients.take();
+        let mut ending = Ending::Exit(0);
+        while let Some(ended) = running.join_next().await {
+            let ended = ended.unwrap_or_else(|error| Err(error.to_string()));
+            if let Err(why) = ended {
+                ending = Ending::Failed(quoted(why.as_bytes(), MOST_SAID_BY_CHECK).into());
+            }
+        }
+        let latency = Span(begun.elapsed().as_nanos() as u64);
+        self.observe(Observation::Checked { check, latency, ending, said: "".into() }).await;
+    }
+
     async fn stop(&self) {
         self.is_stopping.set(true);
+        self.clients.take().abort_all();
         let mut left = Vec::new();
         // A command that has stopped itself ends only once it continues.
         match self.group.get() {

@@ -324,7 +324,7 @@ fn a_run_ends_after_its_checks_have_been_carried_out_one_after_the_other() {
     let [first, last] = NODES;
     let ends = SystemEnd::After(Span(1_000));
     let mut driver =
-        TestDriver::with(SystemRun { checks: vec![last, first, first], ..run(ends, [AfterExit::End; 2]) });
+        TestDriver::with(SystemRun { checks: (0..).map(CheckNo).zip([last, first, first]).collect(), ..run(ends, [AfterExit::End; 2]) });
     let check = |no, process, life| Order::Check { process, life, check: CheckNo(no) };
     let checked = |no| {
         let (ending, said) = (Ending::Exit(1), "".into());
@@ -361,7 +361,7 @@ fn checks_wait_for_the_end_of_faults_that_last() {
         let name = format!("{fault:?}");
         let trigger = Trigger::At(Time(800));
         let plan = vec![PlannedFault { no: FaultNo(0), trigger, fault, reported: None, cause: None }];
-        let system = SystemRun { checks: vec![last], ..ends_late() };
+        let system = SystemRun { checks: vec![(CheckNo(0), last)], ..ends_late() };
         let mut driver = TestDriver::new(system, plan, &[&NODES[..1], &NODES[1..]], Span(10_000));
         let check = Order::Check { process: last, life: FIRST, check: CheckNo(0) };
         driver.begins(0);

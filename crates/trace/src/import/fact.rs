@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use faultline_core::fact::Flipped;
 use faultline_core::{
-    Boot, Cause, CheckNo, Claim, ClusterId, EndedBy, Ending, Fact, FactKind, FactNo, FaultNo, Life,
-    Observation, PartitionClaim, PhaseClaim, PlannedFault, PlannedTask, Position, ProbeNo, ProcessId, Sn,
+    Boot, Cause, CheckNo, Claim, ClusterId, EndedBy, Ending, Fact, FactKind, FactNo, FaultNo, HistoryNo,
+    Life, Observation, PartitionClaim, PhaseClaim, PlannedFault, PlannedTask, Position, ProbeNo, ProcessId, Sn,
     Span, StorageFate, Target, Theft, TheftStep, WatchNo, Witness,
 };
 
 use super::ImportError;
 use super::fields::Fields;
 use super::run::RunLine;
-use crate::expectation::Expectation;
+use crate::expectation::{Expectation, SystemEntry};
 
 type Read<T> = Result<T, ImportError>;
 
@@ -91,9 +91,23 @@ fn observation(kind: FactKind, run: &RunLine, from: &mut Fields<'_>) -> Read<Obs
                 Expectation::Check { text, .. } => Some(&**text),
                 _ => None,
             });
+            let finals = system.map(SystemEntry::final_names).unwrap_or_default();
+            let checks = checks.chain(finals.iter().map(String::as_str));
             let check = CheckNo(numbered("check", checks, from)?);
             Observation::Checked { check, latency: latency(from)?, ending: ending(from)?, said: said(from)? }
         }
+        FactKind::Invoked => Observation::Invoked {
+            history: history(system, from)?,
+            client: from.number("client")?,
+            session: from.number("session")?,
+            operation: from.number("operation")?,
+            call: from.value("call")?,
+        },
+        FactKind::Concluded => Observation::Concluded {
+            history: history(system, from)?,
+            operation: from.number("operation")?,
+            completion: from.value("answer")?,
+        },
         _ => {
             let probes = system.iter().flat_map(|it| &it.probes).map(|it| it.name.as_str());
             let probe = ProbeNo(numbered("probe", probes, from)?);
@@ -110,6 +124,11 @@ fn observation(kind: FactKind, run: &RunLine, from: &mut Fields<'_>) -> Read<Obs
             observation
         }
     })
+}
+
+fn history(system: Option<&SystemEntry>, from: &mut Fields<'_>) -> Read<HistoryNo> {
+    let names = system.iter().flat_map(|it| &it.histories).map(|it| it.name.as_str());
+    numbered("history", names, from).map(HistoryNo)
 }
 
 /// Reads a name as its position among `names`.
