@@ -11,9 +11,7 @@ use faultline_api::resource::{
 use faultline_api::{Federation, Names};
 use faultline_core::{CheckNo, ClusterId, ProbeNo, ProcessId, Promise, Promises, Span, WatchNo};
 use faultline_trace::Manifest;
-use faultline_trace::expectation::{
-    Expectation, HistoryEntry, INHERITED, LinesAre, ProbeEntry, SystemEntry,
-};
+use faultline_trace::expectation::{Expectation, HistoryEntry, INHERITED, LinesAre, ProbeEntry, SystemEntry};
 use faultline_trace::manifest::{
     BackendKind, Bounds, ClusterEntry, Copies, Expected, FORMAT, LinkEntry, ProcessEntry, ReplicaHolders,
 };

@@ -730,6 +730,9 @@ mod tests {
             ("ssssfffffffffffffff", 1_000, Met::No),
             ("ssssffsssssssssssss", 1_000, Met::Yes),
             ("ssssssssssssssffffffffffff", 1_000, Met::Yes),
+            // The run ends before the limit.
+            ("ssssfffff", 1_000, Met::Unknown),
+            ("ssss", 1_000, Met::Yes),
         ] {
             let mut run = probing();
             samples(&mut run, "ssss");

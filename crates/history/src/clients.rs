@@ -72,7 +72,8 @@ fn told<'a>(history: &History<'a>, no: HistoryNo, entry: &HistoryEntry) -> Vec<V
                     open.insert(*operation, all.len());
                     let source = Source { process: entry.by, life, number };
                     let (client, session, number) = (*client, *session, *operation);
-                    let recorded = Recorded { client, life, session, number, invoked: *at, call, concluded: None };
+                    let recorded =
+                        Recorded { client, life, session, number, invoked: *at, call, concluded: None };
                     all.push(Told { source, recorded });
                 }
                 Observation::Concluded { history, operation, completion } if *history == no => {
@@ -134,7 +135,8 @@ fn kind_history(
 ) -> KindHistory {
     let mut kind = KindHistory { name, ok: 0, failed: 0, unknown: 0, missed: 0, latency: None };
     for life in told(history, no, entry) {
-        let of_kind = life.iter().map(|it| &it.recorded).filter(|it| it.call.kind() == name && it.number < FINAL);
+        let of_kind =
+            life.iter().map(|it| &it.recorded).filter(|it| it.call.kind() == name && it.number < FINAL);
         for it in of_kind {
             match it.concluded {
                 Some((_, Completion::Ok(_))) => kind.ok += 1,
@@ -257,7 +259,8 @@ fn samples(
             break;
         }
         if !taken.contains(&arrival) && workload.kind(arrival) == kind {
-            let sample = Sample { from: due, upto: due + entry.timeout, shows: Shows::Failure, is_missed: true };
+            let sample =
+                Sample { from: due, upto: due + entry.timeout, shows: Shows::Failure, is_missed: true };
             samples.push((sample, Some("no client was idle: all waited for answers".to_owned())));
         }
     }

@@ -360,7 +360,7 @@ impl Measuring<'_, '_> {
         }
         unknown(Unknown {
             reason: "the measured time is too uncertain".into(),
-            remedy: "repeat the run, sample more often, or permit a longer time",
+            remedy: "repeat the run, sample more often or with a shorter `timeout`, or permit a longer time",
             lacks_facts: false,
         })
     }
@@ -534,7 +534,14 @@ impl Measuring<'_, '_> {
         };
         let busy = probe.outages().map(|it| self.busy(it.from, it.upto));
         let busy = busy.fold(Span::ZERO, |sum, it| sum + it);
-        let excuse = was_busy(busy.as_secs_f64(), "the time in which the probe failed").unwrap_or_else(|| Unknown {
+        let last_failed = probe.strips.iter().filter_map(|it| it.last_failed.as_ref()).max_by_key(|it| it.at);
+        // A probe that never succeeds is probably wrong.
+        let said = last_failed.filter(|_| probe.samples().0 == 0);
+        let of = match said {
+            Some(it) => format!("the time in which no sample succeeded (the last one: {})", it.text),
+            None => "the time in which the probe failed".to_owned(),
+        };
+        let excuse = was_busy(busy.as_secs_f64(), &of).unwrap_or_else(|| Unknown {
             reason: format!(
                 "the probe was not observed for {:.1} % of the time, which may be the reason",
                 probe.unobserved() * 100.0
@@ -599,25 +606,39 @@ impl Measuring<'_, '_> {
         Ok(Figure { at_best, excuse, ..Figure::new(value, more, seconds(value, 0.0)) })
     }
 
-    /// Returns the longest recovery of a probe after a fault. A fault is not judged if the next one takes effect, or the
-    /// run ends, before the probe has recovered and before the limit. If the probe was not working when a fault struck,
+    /// Returns the longest recovery of a probe after a fault. A fault is not judged if the next one takes effect before the
+    /// probe has recovered and before the limit. If the run ends first, or if the probe was not working when a fault struck,
     /// its recovery from this fault is unknown.
     fn recovery_of(&self, probe: ProbeNo, limit: f64) -> Result<Figure, Unknown> {
         let probe = self.probe(probe)?;
         let error = probe.uncertainty().as_secs_f64() + self.clock_error();
         let recoveries: Vec<FaultRecovery> =
             probe.recoveries.iter().map(|it| probe.up_to(it, Span((limit * 1e9) as u64))).collect();
-        let not_working = probe.recoveries.iter().find_map(|it| self.not_working(probe, it));
         let is_judged = |it: &&FaultRecovery| {
             let has_missed = || it.within.as_secs_f64() - error > limit;
             it.before == Before::Working && (it.recovered.is_some() || has_missed())
         };
+        let is_cut_short = |it: &&FaultRecovery| {
+            let lasts_until_end = it.at + it.within >= probe.window.1;
+            it.before == Before::Working && !is_judged(it) && it.failed > Span::ZERO && lasts_until_end
+        };
+        let cut_short = recoveries.iter().find(is_cut_short).map(|it| Unknown {
+            reason: format!(
+                "it had not recovered from fault {} when the run ended {} later",
+                it.no.0,
+                seconds(it.within.as_secs_f64(), 0.0)
+            ),
+            remedy: "let the run last longer (`ends`)",
+            lacks_facts: false,
+        });
+        let not_working = probe.recoveries.iter().find_map(|it| self.not_working(probe, it));
+        let unknown = not_working.or(cut_short);
         let judged: Vec<&FaultRecovery> = recoveries.iter().filter(is_judged).collect();
         let silence = |it: &&FaultRecovery| {
             Silence::between(it.at, it.at + it.recovered.unwrap_or(it.within), it.recovered.is_none())
         };
         let periods: Vec<Silence> = judged.iter().map(silence).collect();
-        let mut figure = self.recoveries(&periods, judged.len(), error, not_working)?;
+        let mut figure = self.recoveries(&periods, [judged.len(), recoveries.len()], error, unknown)?;
         if judged.iter().all(|it| it.did_not_fail()) {
             figure.words = "did not fail".to_owned();
         }
@@ -625,31 +646,33 @@ impl Measuring<'_, '_> {
         Ok(figure)
     }
 
-    /// Returns the longest of these recoveries from this many faults. `not_working` is the reason why another recovery is
-    /// unknown.
+    /// Returns the longest of these recoveries. `judged` and `all` are the numbers of faults, and `unknown` is the reason why
+    /// another recovery is unknown.
     fn recoveries(
         &self,
         periods: &[Silence],
-        faults: usize,
+        [judged, all]: [usize; 2],
         error: f64,
-        not_working: Option<Unknown>,
+        unknown: Option<Unknown>,
     ) -> Result<Figure, Unknown> {
         let Some((value, at_best, excuse)) = self.longest(periods.iter(), "this recovery") else {
-            return Err(not_working.unwrap_or_else(|| Unknown {
+            return Err(unknown.unwrap_or_else(|| Unknown {
                 reason: "no fault took effect long enough before the next one or the end".into(),
                 remedy: "plan a fault, or leave more time after it",
                 lacks_facts: !self.is_over,
             }));
         };
         let time = seconds(value, error);
-        let words = match faults {
+        let words = match (judged, all) {
             _ if periods.iter().any(|it| it.is_open && it.lasted().as_secs_f64() >= value) => {
                 format!("not recovered after {time}")
             }
-            1 => time,
-            faults => format!("{time}, the longest after {faults} faults"),
+            (1, 1) => time,
+            (1, all) => format!("{time}, after 1 of {all} faults"),
+            (judged, all) if judged == all => format!("{time}, the longest after {all} faults"),
+            (judged, all) => format!("{time}, the longest after {judged} of {all} faults"),
         };
-        Ok(Figure { error, at_best, excuse, ..Figure::new(value, not_working, words) })
+        Ok(Figure { error, at_best, excuse, ..Figure::new(value, unknown, words) })
     }
 
     /// Returns why nothing is known about the recovery of a probe from a fault, if it was not working when the fault

@@ -180,7 +180,8 @@ fn picture(history: &History, case: &Case) -> Markup {
         let position = ends.iter().position(|it| (it.2, it.1) == (at, is_return));
         position.map_or(WIDTH - 10.0, |it| MARGIN + step * it as f64)
     };
-    let lane = |it: &Operation| clients.iter().position(|client| *client == it.client).unwrap_or(0) as f64 * LANE;
+    let lane =
+        |it: &Operation| clients.iter().position(|client| *client == it.client).unwrap_or(0) as f64 * LANE;
     let height = clients.len() as f64 * LANE + 20.0;
     let name = |client: u32| operations.iter().find(|it| it.client == client).map(|it| history.client(it));
     html! {

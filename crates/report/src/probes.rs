@@ -272,8 +272,9 @@ impl RecoverySummary {
         match self.recovered_seconds {
             _ if self.unknown.is_some() => "unknown".to_owned(),
             Some(0.0) if self.failed_seconds == 0.0 => "did not fail".to_owned(),
-            Some(0.0) => "0 s".to_owned(),
+            Some(0.0) => "failed later".to_owned(),
             Some(after) => format!("{} +-{}", span(after), span(self.uncertainty_seconds)),
+            None if self.failed_seconds > 0.0 => "not recovered".to_owned(),
             None => "-".to_owned(),
         }
     }
@@ -291,6 +292,9 @@ impl RecoverySummary {
                     "After fault {}, probe {} {failed}; nothing shows how it recovered from this fault, because {why}.",
                     self.fault, self.probe
                 );
+            }
+            Some(0.0) if self.failed_seconds > 0.0 => {
+                ", but only after it had succeeded several times".to_owned()
             }
             Some(0.0) => String::new(),
             Some(_) => format!(" and had recovered after {}", self.recovered()),

@@ -8,8 +8,8 @@ use crate::failure_trace::hits;
 use crate::plan::times_of;
 use crate::quantity::Duration;
 use crate::resource::{
-    ANY, ActionRef, Family, FaultSpec, LoseRack, MAX_EXCEPT, MAX_FAULTS, Mtbf, NOT_TRIGGERING, Partition, Uniform,
-    ProtocolSpec, System, TraceTrigger, TriggerRef, When,
+    ANY, ActionRef, Family, FaultSpec, LoseRack, MAX_EXCEPT, MAX_FAULTS, Mtbf, NOT_TRIGGERING, Partition,
+    ProtocolSpec, System, TraceTrigger, TriggerRef, Uniform, When,
 };
 
 /// Maximum number of faults that all `mtbf` and `trace` entries together cause with the seed of the federation.
@@ -232,7 +232,8 @@ impl Check<'_> {
     /// Checks the watch, the probe or the history of the fact that a fault waits for.
     fn source(&mut self, path: &str, fact: FactKind, of: &str) {
         let Some(system) = self.spec.application.system() else {
-            let message = format!("only facts of a system are about a watch, a probe or a history (found `{of}`)");
+            let message =
+                format!("only facts of a system are about a watch, a probe or a history (found `{of}`)");
             return self.problem(path, message, "omit it");
         };
         if system.source(fact, of).is_some() {

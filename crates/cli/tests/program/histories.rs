@@ -16,7 +16,9 @@ fn read_after_two_writes(read: u32) -> String {
         (2, "ok", "read", &read.to_string()),
     ];
     let line = |(time, (process, kind, name, value)): (usize, &(u32, &str, &str, &str))| {
-        format!(r#"{{"process":{process},"type":"{kind}","f":"{name}","key":"k","value":{value},"time":{time}}}"#) + "\n"
+        format!(
+            r#"{{"process":{process},"type":"{kind}","f":"{name}","key":"k","value":{value},"time":{time}}}"#
+        ) + "\n"
     };
     lines.iter().enumerate().map(line).collect()
 }

@@ -171,9 +171,9 @@ impl Assembly {
     ) -> Result<(), ForeignError> {
         let line = open.line;
         let kind = end.as_ref().map_or(Type::Info, |it| it.0.kind);
-        let has_error = end.as_ref().is_some_and(|it| it.0.has_error);
-        let answer = end.map_or(Data::Null, |it| it.1);
-        let parts = self.translate(&open, kind, &answer, has_error)?;
+        let error = end.as_ref().map_or(&Data::Null, |it| &it.0.error);
+        let answer = end.as_ref().map_or(&Data::Null, |it| &it.1);
+        let parts = self.translate(&open, kind, answer, error)?;
         let client = self.history.clients.intern(&process.to_string());
         for (call, outcome) in parts {
             self.check_repetition(line, &call)?;
@@ -226,7 +226,7 @@ impl Assembly {
         open: &Open,
         kind: Type,
         answer: &Data,
-        has_error: bool,
+        error: &Data,
     ) -> Result<Vec<(Call, Outcome)>, ForeignError> {
         let line = open.line;
         let (key, value) = (open.key, &open.value);
@@ -255,7 +255,7 @@ impl Assembly {
                 // Without an error, the register held another value.
                 let answer = Some(Answer::Flag(is_ok && *answer != Data::Bool(false)));
                 match kind {
-                    Type::Fail if !has_error => one(call, Outcome::Ok(Answer::Flag(false))),
+                    Type::Fail if *error == Data::Null => one(call, Outcome::Ok(Answer::Flag(false))),
                     _ => one(call, outcome(answer)),
                 }
             }
@@ -348,6 +348,10 @@ impl Assembly {
                 one(Call::Transfer(from.value(history), to.value(history), amount), done)
             }
             ("queue", "enqueue") => one(Call::Enqueue(value.value(history)), done),
+            // Jepsen's clients say in this way that the queue was empty.
+            ("queue", "dequeue") if kind == Type::Fail && is_empty(error) => {
+                one(Call::Dequeue, Outcome::Ok(Answer::Value(Value::NULL)))
+            }
             ("queue", "dequeue") => one(Call::Dequeue, outcome(Some(Answer::Value(answer.value(history))))),
             // A drain that ends well has found the queue empty.
             ("queue", "drain") => match answer.list() {
@@ -472,4 +476,8 @@ fn log_steps(value: &Data, answer: &Data, kind: Type, history: &mut History) -> 
         }
     }
     Some(parts)
+}
+/// Returns whether an error says that a queue was empty.
+fn is_empty(error: &Data) -> bool {
+    matches!(error, Data::Text(it) if ["empty", "exhausted"].contains(&it.trim_start_matches(':')))
 }

@@ -59,7 +59,8 @@ struct Event {
     value: Data,
     /// Nanoseconds.
     time: Option<u64>,
-    has_error: bool,
+    /// Why the operation has no result; `Null` if the event does not say so.
+    error: Data,
 }
 
 /// Reads a history that another program recorded, for a model.
@@ -156,7 +157,7 @@ fn event(line: u32, form: &Data) -> Result<Event, ForeignError> {
         key: field("key").cloned(),
         value: field("value").cloned().unwrap_or(Data::Null),
         time: field("time").and_then(Data::integer).and_then(|it| it.try_into().ok()),
-        has_error: field("error").is_some_and(|it| *it != Data::Null),
+        error: field("error").cloned().unwrap_or(Data::Null),
     })
 }
 
@@ -201,7 +202,7 @@ fn each_log_line(
             key: None,
             value,
             time: None,
-            has_error: error != Data::Null,
+            error,
         })?;
     }
     Ok(())

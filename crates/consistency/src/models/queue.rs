@@ -121,8 +121,19 @@ fn lost(
 ) {
     let operations = &history.operations;
     let in_the_end = empty.iter().filter(|it| operations[**it].call_at > last_change);
-    let Some(&end) = in_the_end.max_by_key(|it| operations[**it].call_at) else { return };
     let missing: Vec<&Element> = all.iter().filter(|it| it.dequeue.is_none()).collect();
+    let Some(&end) = in_the_end.max_by_key(|it| operations[**it].call_at) else {
+        if missing.len() > unknown.len() {
+            let what = format!(
+                "{} acknowledged elements were never dequeued, and the queue was not found empty in the end",
+                missing.len()
+            );
+            let help =
+                "in the end, let a client `dequeue` until the queue is empty; that answer is `ok` with null";
+            findings.doubt(AT_LEAST_ONCE, what, help);
+        }
+        return;
+    };
     let excused = excuses(unknown, operations[end].return_at);
     for it in missing.iter().take(missing.len().saturating_sub(excused)) {
         findings.add_case("lost", AT_LEAST_ONCE, history, &[it.enqueue, end], || {

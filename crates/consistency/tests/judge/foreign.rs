@@ -102,6 +102,28 @@ fn jepsen(name: &str, is_right: bool) -> String {
 const NAMES: [&str; 9] = ["register", "list", "set", "queue", "log", "counter", "ids", "lock", "bank"];
 
 #[test]
+fn a_dequeue_that_failed_because_the_queue_was_empty_is_an_answer() {
+    let history = |end: &str| {
+        let events = [
+            "{:process 0, :type :invoke, :f :enqueue, :value 1}",
+            "{:process 0, :type :ok, :f :enqueue, :value 1}",
+            "{:process 1, :type :invoke, :f :dequeue, :value nil}",
+            end,
+        ];
+        events.join("\n")
+    };
+    for (end, expected) in [
+        ("{:process 1, :type :fail, :f :dequeue, :value nil, :error :empty}", Verdict::Fail),
+        ("{:process 1, :type :fail, :f :dequeue, :value nil, :error :exhausted}", Verdict::Fail),
+        ("{:process 1, :type :ok, :f :dequeue, :value nil}", Verdict::Fail),
+        ("{:process 1, :type :fail, :f :dequeue, :value nil, :error :timeout}", Verdict::Unknown),
+        ("{:process 1, :type :ok, :f :dequeue, :value 1}", Verdict::Pass),
+    ] {
+        assert_eq!(verdict(&history(end), "queue", 2).0, expected, "{end}");
+    }
+}
+
+#[test]
 fn a_history_of_jepsen_is_judged_for_each_model() {
     for name in NAMES {
         assert_eq!(verdict(&jepsen(name, true), name, 0).0, Verdict::Pass, "{name}");

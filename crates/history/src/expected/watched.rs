@@ -259,11 +259,12 @@ impl Measuring<'_, '_> {
             *cited = self.cite(&around, Some((&longest.silence, Some(longest.no))));
         }
         let periods: Vec<Silence> = judged.iter().map(|it| it.silence).collect();
-        let faults: BTreeSet<FaultNo> = judged.iter().map(|it| it.no).collect();
+        let faults = |each: &mut dyn Iterator<Item = FaultNo>| each.collect::<BTreeSet<_>>().len();
+        let faults = [faults(&mut judged.iter().map(|it| it.no)), faults(&mut all.iter().map(|it| it.no))];
         if all.is_empty() && lines.all.is_empty() {
             return Err(self.without_lines());
         }
-        let mut figure = self.recoveries(&periods, faults.len(), error, silent)?;
+        let mut figure = self.recoveries(&periods, faults, error, silent)?;
         figure.more = self.lacks_facts().or(figure.more);
         Ok(figure)
     }

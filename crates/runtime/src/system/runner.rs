@@ -18,8 +18,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::warn;
 
-use super::clients::{History, Recording};
 use super::attempt::{Attempted, attempt, cannot_be_started, command, ending_of};
+use super::clients::{History, Recording};
 use super::orphans::{self, Started};
 use super::output::{Lines, Merged, PIECE, quoted};
 use super::{NodeSystem, Probe};
@@ -173,7 +173,9 @@ impl Shared {
                     }
                     self.histories.borrow_mut().push(history);
                 }
-                Err(error) => self.note(&format!("[the clients of {} cannot run: {error}]", clients.name)).await,
+                Err(error) => {
+                    self.note(&format!("[the clients of {} cannot run: {error}]", clients.name)).await
+                }
             }
         }
     }
