@@ -1,13 +1,13 @@
 //! Processes of a system. Each belongs to a node's command, which knows nothing of Faultline: it exchanges no messages
 //! and stores nothing. Its driver runs the command and records what it observes.
 
-use faultline_api::{Federation, Names};
 use faultline_api::resource::{FederationSpec, OnExit, System};
+use faultline_api::{Federation, Names};
 use faultline_core::application::Job;
 use faultline_core::process::{In, Out};
 use faultline_core::{
-    Action, CheckNo, Digest, FaultModel, Gauges, LifeStart, Membership, Process, ProcessId, Promises, Scope, Span,
-    Time, Trigger,
+    Action, CheckNo, Digest, FaultModel, Gauges, LifeStart, Membership, Process, ProcessId, Promises, Scope,
+    Span, Time, Trigger,
 };
 use faultline_protocols::none::NoStamp;
 use faultline_supervisor::{AfterExit, SystemEnd, SystemRun};

@@ -271,7 +271,12 @@ fn describe_observation(
             write!(f, "check \"{check}\" {} after {time}: {how}{}", outcome(ending), Said(said))
         }
         Observation::Invoked { history, client, session, operation, call } => {
-            write!(f, "client {client} of {} begins {}: {call}", names.history(*history), number(*operation))?;
+            write!(
+                f,
+                "client {client} of {} begins {}: {call}",
+                names.history(*history),
+                number(*operation)
+            )?;
             if f.alternate() { write!(f, " (session {session})") } else { Ok(()) }
         }
         Observation::Concluded { history, operation, completion } => {

@@ -131,12 +131,12 @@ pub fn graph(trace: &Trace, names: &[(ProcessId, &str)], mut out: impl Write) ->
 mod tests {
     use super::*;
     use crate::expectation::{Expectation, HistoryEntry, ProbeEntry, SystemEntry};
-    use faultline_consistency::Workload;
-    use faultline_core::HistoryNo;
-    use faultline_core::operation::{Answer, Call, Completion, FINAL, Key};
     use crate::manifest::tests::example;
     use crate::manifest::{ClusterEntry, ProcessEntry};
     use crate::memory::{Record, Sink};
+    use faultline_consistency::Workload;
+    use faultline_core::HistoryNo;
+    use faultline_core::operation::{Answer, Call, Completion, FINAL, Key};
     use faultline_core::{
         Cause, CheckNo, Claim, ClusterId, Ending, FactNo, FaultNo, GroupId, Incarnation, Life, Observation,
         Position, ProbeNo, Role, Sn, Span, WatchNo,

@@ -188,10 +188,11 @@ impl Clients {
             let help = format!("write a number from {} to {}", RATES.0, RATES.1);
             program::problem(field("rate"), format!("{it} is out of range"), help)
         });
-        let of_timeout = Some(self.timeout()).filter(|it| !(TIMEOUTS.0..=TIMEOUTS.1).contains(it)).map(|it| {
-            let help = format!("write a time from {} to {}", Duration(TIMEOUTS.0), Duration(TIMEOUTS.1));
-            program::problem(field("timeout"), format!("{} is out of range", Duration(it)), help)
-        });
+        let of_timeout =
+            Some(self.timeout()).filter(|it| !(TIMEOUTS.0..=TIMEOUTS.1).contains(it)).map(|it| {
+                let help = format!("write a time from {} to {}", Duration(TIMEOUTS.0), Duration(TIMEOUTS.1));
+                program::problem(field("timeout"), format!("{} is out of range", Duration(it)), help)
+            });
         range("count", self.count, 1, MAX_CLIENTS)
             .or(of_rate)
             .or(of_timeout)

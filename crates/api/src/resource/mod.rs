@@ -8,6 +8,7 @@
 //! absent values are not serialised; unknown fields are errors.
 
 mod application;
+mod clients;
 pub mod custom;
 mod expect;
 mod fault;
@@ -19,12 +20,13 @@ mod program;
 mod protocol;
 mod rules;
 mod simulator;
-mod clients;
 mod system;
 mod tasks;
 mod trigger;
 
 pub use application::*;
+pub use clients::Clients;
+pub(crate) use clients::MAX_OPERATIONS;
 pub use custom::Custom;
 pub use expect::*;
 pub use fault::*;
@@ -38,8 +40,6 @@ pub use protocol::*;
 pub(crate) use rules::{CANNOT_CHANGE, CHANGE_HELP, difference_of_fields, stored};
 pub use rules::{Rule, naming_rules};
 pub use simulator::*;
-pub use clients::Clients;
-pub(crate) use clients::MAX_OPERATIONS;
 pub use system::{Attempt, Ends, MAX_SYSTEM_NODES, OnExit, OnNode, Override, Probe, Ready, SetUp, System};
 pub(crate) use system::{MAX_TEXT, TEMPLATE, problem_of_words};
 pub use tasks::*;

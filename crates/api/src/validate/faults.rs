@@ -232,7 +232,8 @@ impl Check<'_> {
     /// Checks the watch, the probe or the history of the fact that a fault waits for.
     fn source(&mut self, path: &str, fact: FactKind, of: &str) {
         let Some(system) = self.spec.application.system() else {
-            let message = format!("only facts of a system are about a watch, a probe or a history (found `{of}`)");
+            let message =
+                format!("only facts of a system are about a watch, a probe or a history (found `{of}`)");
             return self.problem(path, message, "omit it");
         };
         if system.source(fact, of).is_some() {

@@ -9,11 +9,11 @@
 //! and unrolled tasks, it depends only on the length of the file.
 
 mod application;
+mod clients;
 mod expect;
 mod faults;
 mod kubernetes;
 mod presence;
-mod clients;
 mod system;
 mod tasks;
 mod traces;

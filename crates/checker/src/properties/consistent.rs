@@ -33,7 +33,7 @@ impl Worded for Breach {
         let fault = self.fault.as_ref().map(|it| format!("; {it}")).unwrap_or_default();
         let more = if *cases > 1 { format!(" (one of {cases} cases)") } else { String::new() };
         let help = self.help.map(|it| format!("; {it}")).unwrap_or_default();
-        format!("{history} is not {model}: {kind}: {sentence}{more}{fault}{help}")
+        format!("{history} ({model}): {kind}: {sentence}{more}{fault}{help}")
     }
 
     fn kind(&self) -> u8 {
@@ -41,9 +41,12 @@ impl Worded for Breach {
     }
 }
 
-pub(super) const RULE: Rule =
-    Rule::new(Property::Consistent, "the answers to clients do not contradict the model of their data", check)
-        .needs(&[FactKind::Invoked, FactKind::Concluded]);
+pub(super) const RULE: Rule = Rule::new(
+    Property::Consistent,
+    "the answers to clients do not contradict the model of their data",
+    check,
+)
+.needs(&[FactKind::Invoked, FactKind::Concluded]);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
     let mut index = 0;
@@ -56,12 +59,12 @@ fn check(history: &History<'_>, finding: &mut Findings) {
 
 fn violations(history: &History<'_>, it: &ClientHistory, index: &mut u8, finding: &mut Findings) {
     let name = &it.entry.name;
-    let model = format!("a {} {}", it.judgement.level, it.judgement.model);
+    let model = format!("{}, {}", it.judgement.model, it.judgement.level);
     for anomaly in &it.judgement.anomalies {
         let Some(case) = anomaly.cases.first() else { continue };
-        let fault = it.fault_before(history, case).map(|(no, before)| {
-            format!("fault {no} had taken effect {} before", lasted(before))
-        });
+        let fault = it
+            .fault_before(history, case)
+            .map(|(no, before)| format!("fault {no} had taken effect {} before", lasted(before)));
         let breach = Breach {
             index: *index,
             history: name.clone(),
@@ -76,7 +79,9 @@ fn violations(history: &History<'_>, it: &ClientHistory, index: &mut u8, finding
         finding.violated(it.sources_of(case), breach);
     }
     let is_violated = !it.judgement.anomalies.is_empty();
-    if let Some(strongest) = it.judgement.strongest.filter(|level| is_violated && *level != it.judgement.level) {
+    if let Some(strongest) =
+        it.judgement.strongest.filter(|level| is_violated && *level != it.judgement.level)
+    {
         finding.remark(format!("the strongest level that {name} does not contradict is `{strongest}`"));
     }
 }
@@ -108,7 +113,8 @@ fn open(it: &ClientHistory, finding: &mut Findings) {
     }
     for kind in it.kinds.iter().filter(|kind| kind.ok == 0) {
         let operations = count((kind.failed + kind.unknown + kind.missed) as u64, "operation");
-        let is_doubted = it.judgement.doubts.iter().any(|doubt| doubt.what.contains(&format!("`{}`", kind.name)));
+        let is_doubted =
+            it.judgement.doubts.iter().any(|doubt| doubt.what.contains(&format!("`{}`", kind.name)));
         if !is_doubted {
             let reason = format!("no `{}` of {name} was answered (of {operations})", kind.name);
             finding.also_unjudged(reason, "see why in the log of the node, or omit this kind in `mix`", true);
@@ -166,7 +172,7 @@ mod tests {
         let [(what, evidence)] = &found.violations[..] else { panic!("{:?}", found.violations) };
         assert_eq!(
             what.sentence(&names),
-            "kv is not a linearizable register: stale: no order of the operations on k0 explains that client 1 read 1: \
+            "kv (register, linearizable): stale: no order of the operations on k0 explains that client 1 read 1: \
              2 had replaced it"
         );
         let numbers: Vec<u64> = evidence.iter().map(|it| it.number.0).collect();

@@ -55,9 +55,13 @@ impl Worded for Breach {
 pub(super) const RULE: Rule = Rule::new(Property::Expected, "the run was as expected", check);
 
 fn check(history: &History<'_>, finding: &mut Findings) {
-    let asserts_nothing = |it: &SystemEntry| it.histories.is_empty() && history.context.expectations.is_empty();
+    let asserts_nothing =
+        |it: &SystemEntry| it.histories.is_empty() && history.context.expectations.is_empty();
     if history.context.system.as_ref().is_some_and(asserts_nothing) {
-        finding.unjudged("nothing about this system was asserted", "add what you expect of it (`expect`), or `clients`");
+        finding.unjudged(
+            "nothing about this system was asserted",
+            "add what you expect of it (`expect`), or `clients`",
+        );
     }
     let mut all = assess(history);
     finding.instances = all.len() as u64;

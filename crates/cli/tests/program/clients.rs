@@ -32,7 +32,7 @@ fn clients_find_the_stale_reads_of_a_lagging_replica() {
     let (json, _) = place.run("own.yaml", "local", &text, "run");
     assert_eq!(json["verdict"], "fail", "{json}");
     let reason = json["reasons"][0].as_str().unwrap();
-    assert!(reason.starts_with("kv is not a linearizable register: "), "{reason}");
+    assert!(reason.starts_with("kv (register, linearizable): "), "{reason}");
     let history = &json["histories"][0];
     assert_eq!((&history["name"], &history["result"]), (&"kv".into(), &"fail".into()), "{history}");
     let drawing = history["anomalies"][0]["drawings"][0].as_str().unwrap();
@@ -55,14 +55,18 @@ fn a_register_whose_clients_crash_is_judged() {
     let history = &json["histories"][0];
     assert_eq!(history["result"], "pass", "{history}");
     let kinds = history["kinds"].as_array().unwrap();
-    assert_eq!(kinds.iter().map(|it| it["kind"].as_str().unwrap()).collect::<Vec<_>>(), ["read", "write", "cas"]);
+    assert_eq!(
+        kinds.iter().map(|it| it["kind"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["read", "write", "cas"]
+    );
     assert!(kinds.iter().all(|it| it["ok"].as_u64().unwrap() > 10), "{history}");
     // Every operation was invoked before it ended, each in its own life.
     let (invoked, concluded) = (facts(&place, "invoked"), facts(&place, "concluded"));
     let lives = |all: &[Value]| all.iter().map(|it| it["life"].as_u64().unwrap()).max();
     assert_eq!((lives(&invoked), lives(&concluded)), (Some(2), Some(2)));
     for it in &concluded {
-        let is_own = |other: &&Value| (&other["life"], &other["operation"]) == (&it["life"], &it["operation"]);
+        let is_own =
+            |other: &&Value| (&other["life"], &other["operation"]) == (&it["life"], &it["operation"]);
         let begun = invoked.iter().find(is_own).expect("it was invoked");
         assert!(begun["time_ns"].as_i64() <= it["time_ns"].as_i64());
     }
@@ -76,15 +80,31 @@ fn mistakes_in_the_file_are_reported() {
         ("model: register", "model: regster", "did you mean `register`?"),
         ("rate: 50", "rate: 10000, mix: { write: 1 }", "add `read`: without it, nothing can be judged"),
         ("by: clients,", "by: nobody,", "there is no node `nobody`"),
-        ("clusters: [", "kubernetes: { image: registry.example/store:1 }\n  clusters: [", "`clients` do not run in pods"),
-        ("  faults:", "  expect: [{ probe: kv.wrte, availability: 0.5 }]\n  faults:", "did you mean `kv.write`?"),
-        ("faults: []", "faults: [{ when: { fact: concluded, of: kw }, crash: { cluster: paris } }]", "there is no history `kw`"),
+        (
+            "clusters: [",
+            "kubernetes: { image: registry.example/store:1 }\n  clusters: [",
+            "`clients` do not run in pods",
+        ),
+        (
+            "  faults:",
+            "  expect: [{ probe: kv.wrte, availability: 0.5 }]\n  faults:",
+            "did you mean `kv.write`?",
+        ),
+        (
+            "faults: []",
+            "faults: [{ when: { fact: concluded, of: kw }, crash: { cluster: paris } }]",
+            "there is no history `kw`",
+        ),
     ] {
         let text = register(&place, "none", "").replacen(from, to, 1);
         place.write("own.yaml", text);
         place.faultline(["validate", "own.yaml"]).assert().code(2).stderr(contains(part));
     }
-    let many = register(&place, "none", "").replacen("rate: 50", "rate: 10000", 1).replacen("after: 4s", "after: 4m", 1);
+    let many = register(&place, "none", "").replacen("rate: 50", "rate: 10000", 1).replacen(
+        "after: 4s",
+        "after: 4m",
+        1,
+    );
     place.write("own.yaml", many);
     let message = "`rate` gives 2400000 operations in 4m";
     place.faultline(["validate", "own.yaml"]).assert().code(2).stderr(contains(message));

@@ -123,7 +123,8 @@ fn answer_of(model: &str, call: &Call, ok: Value) -> Option<Answer> {
                         lists.push(integers(list).filter(|_| is_same)?);
                     }
                     (Step::Append(key, value), [f, name, it]) => {
-                        let is_same = f == "append" && *name == key.to_string() && integer(it) == Some(*value);
+                        let is_same =
+                            f == "append" && *name == key.to_string() && integer(it) == Some(*value);
                         is_same.then_some(())?;
                     }
                     _ => return None,

@@ -49,7 +49,8 @@ impl Memory {
         match (call, completion.answer()) {
             (Call::Read(key), Some(Answer::Number(value))) => drop(self.seen.insert(*key, Some(*value))),
             (Call::Read(key), Some(Answer::Null)) => drop(self.seen.insert(*key, None)),
-            (Call::Write(key, value), Some(Answer::Null)) | (Call::Cas(key, _, value), Some(Answer::Flag(true))) => {
+            (Call::Write(key, value), Some(Answer::Null))
+            | (Call::Cas(key, _, value), Some(Answer::Flag(true))) => {
                 self.seen.insert(*key, Some(*value));
             }
             (Call::Poll(key, _), Some(Answer::Entries(entries))) => {

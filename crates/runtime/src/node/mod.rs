@@ -317,9 +317,8 @@ async fn host<P: Process + Send + 'static>(
         boot: setup.boot,
         description,
     };
-    let commands = system.map(|it| {
-        commands(it, life_of_system, executor, setup.clock, inbox_in.clone(), reports.clone())
-    });
+    let commands = system
+        .map(|it| commands(it, life_of_system, executor, setup.clock, inbox_in.clone(), reports.clone()));
     let outlets = EngineOutputs {
         transport,
         shaping,

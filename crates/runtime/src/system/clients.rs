@@ -90,6 +90,10 @@ pub(super) struct History {
     clients: Clients,
     recording: Recording,
     arrivals: Mutex<Arrivals>,
+    /// The number of clients whose first programs have started, or failed.
+    started: watch::Sender<u16>,
+    /// Whether the run has begun.
+    has_begun: watch::Sender<bool>,
     /// Whether no arrivals follow.
     is_over: watch::Sender<bool>,
     /// Passed once all clients have carried out their last arrival.
@@ -102,14 +106,15 @@ struct Arrivals {
 }
 
 impl History {
-    /// Prepares the clients. The arrivals begin at this moment.
+    /// Prepares the clients.
     pub(super) fn new(clients: &Clients, recording: &Recording) -> std::io::Result<Rc<History>> {
-        let next = clients.workload.first_from(recording.clock.now());
         let alarm = Alarm::new(recording.clock)?;
         Ok(Rc::new(History {
             clients: clients.clone(),
             recording: recording.clone(),
-            arrivals: Mutex::new(Arrivals { alarm, next }),
+            arrivals: Mutex::new(Arrivals { alarm, next: 0 }),
+            started: watch::Sender::new(0),
+            has_begun: watch::Sender::new(false),
             is_over: watch::Sender::new(false),
             are_idle: Barrier::new(clients.count.into()),
         }))
@@ -118,6 +123,20 @@ impl History {
     /// Returns the number of clients.
     pub(super) fn count(&self) -> u16 {
         self.clients.count
+    }
+
+    /// Waits until all clients have started their first programs, or have failed to.
+    pub(super) async fn started(&self) {
+        // The sender is not dropped.
+        let _ = self.started.subscribe().wait_for(|it| *it == self.clients.count).await;
+    }
+
+    /// Begins the arrivals, unless they have begun.
+    pub(super) async fn begin(&self) {
+        if !*self.has_begun.borrow() {
+            self.arrivals.lock().await.next = self.clients.workload.first_from(self.recording.clock.now());
+            self.has_begun.send_replace(true);
+        }
     }
 
     /// Ends the arrivals: the clients carry out the final phase.
@@ -136,6 +155,8 @@ impl History {
             program: Err(String::new()),
         };
         it.start().await;
+        self.started.send_modify(|it| *it += 1);
+        let _ = self.has_begun.subscribe().wait_for(|it| *it).await;
         while let Some(arrival) = self.arrival().await {
             let call = self.clients.workload.call(arrival, &it.memory);
             it.carry_out(arrival, call).await;
@@ -329,7 +350,10 @@ impl Client {
             match completion {
                 Completion::Ok(answer) => calls.extend(Workload::continues(&call, &answer)),
                 Completion::Failed(why) | Completion::Unknown(why) | Completion::Broken(why) => {
-                    result = Err(format!("the final `{call}` of {} was not answered: {why}", self.history.clients.name));
+                    result = Err(format!(
+                        "the final `{call}` of {} was not answered: {why}",
+                        self.history.clients.name
+                    ));
                 }
             }
         }
@@ -375,7 +399,8 @@ impl Program {
         let mut child = command.spawn().map_err(|error| failed(&error))?;
         let started = Started::by(&child);
         let group = Group(started.pid());
-        let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        let (Some(stdin), Some(stdout), Some(stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
             return Err(failed(&"it has no standard streams"));
         };
@@ -610,7 +635,9 @@ mod tests {
     fn a_client_without_a_reply_is_killed_and_started_again() {
         run(async {
             // The second program answers. What the first one has started ignores SIGTERM.
-            let script = format!(r#"if test -e there; then {NULL}; else touch there; (trap "" TERM; sleep 100) & sleep 100; fi"#);
+            let script = format!(
+                r#"if test -e there; then {NULL}; else touch there; (trap "" TERM; sleep 100) & sleep 100; fi"#
+            );
             let ran = read(client(&script), Duration::from_millis(1500)).await;
             let unknown: Vec<_> = ran.completions().into_iter().filter(|it| it.answer().is_none()).collect();
             assert!((1..=2).contains(&unknown.len()), "{unknown:?}");
@@ -631,10 +658,16 @@ mod tests {
                 ("exit 3", "ended: exit status 3"),
                 ("exec >&-; sleep 100", "closed its standard output"),
                 ("echo hello", "replied with no JSON object: hello"),
-                (r#"echo "{\"n\":$n,\"ok\":\"a\"}""#, "answered `read` with something else than an integer or null"),
+                (
+                    r#"echo "{\"n\":$n,\"ok\":\"a\"}""#,
+                    "answered `read` with something else than an integer or null",
+                ),
                 (r#"echo "{\"n\":$n,\"ok\":1,\"fail\":\"a\"}""#, "replied without exactly one of"),
                 (r#"echo "{\"n\":7,\"ok\":1}""#, "replied without `\"n\":2`"),
-                ("head -c 2097152 /dev/zero | tr '\\0' a; echo", "replied with a line of more than 1048576 bytes"),
+                (
+                    "head -c 2097152 /dev/zero | tr '\\0' a; echo",
+                    "replied with a line of more than 1048576 bytes",
+                ),
             ] {
                 let script = format!("if test -e there; then {NULL}; else touch there; {script}; fi");
                 let ran = read(client(&script), Duration::from_millis(300)).await;
@@ -664,12 +697,21 @@ mod tests {
         run(async {
             for (command, part) in [
                 (vec!["no-such-program".to_owned()], "`no-such-program` cannot be started"),
-                (vec!["echo".to_owned(), "hi".to_owned()], "did not reply to `hello` with {\"n\":0,\"contract\":1}: hi"),
+                (
+                    vec!["echo".to_owned(), "hi".to_owned()],
+                    "did not reply to `hello` with {\"n\":0,\"contract\":1}: hi",
+                ),
             ] {
                 let ran = read(command, Duration::from_millis(200));
                 let ran = timeout(Duration::from_secs(90), ran).await.unwrap();
-                assert!(matches!(ran.completions()[0], Completion::Broken(why) if why.contains(part)), "{:?}", ran.completions()[0]);
-                assert!(matches!(&ran.ending, Ending::Failed(why) if why.contains("the final `read k0` of kv")));
+                assert!(
+                    matches!(ran.completions()[0], Completion::Broken(why) if why.contains(part)),
+                    "{:?}",
+                    ran.completions()[0]
+                );
+                assert!(
+                    matches!(&ran.ending, Ending::Failed(why) if why.contains("the final `read k0` of kv"))
+                );
             }
         });
     }

@@ -15,10 +15,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
-use super::{NodeSystem, Recording};
 use super::executor::{self, Start, ToExecutor};
 use super::output::{Log, MOST_QUOTED, PIECE};
 use super::runner::{self, Instruction, STOPS_WITHIN, Told};
+use super::{NodeSystem, Recording};
 use crate::control::{self, ToSupervisor};
 
 /// Number of messages from a runner that wait while the node's process is busy.

@@ -18,8 +18,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::warn;
 
-use super::clients::{History, Recording};
 use super::attempt::{Attempted, attempt, cannot_be_started, command, ending_of};
+use super::clients::{History, Recording};
 use super::orphans::{self, Started};
 use super::output::{Lines, Merged, PIECE, quoted};
 use super::{NodeSystem, Probe};
@@ -85,6 +85,8 @@ pub(crate) async fn run(
         output: RefCell::default(),
         readers: RefCell::default(),
         histories: RefCell::default(),
+        recording,
+        is_begun: Cell::new(false),
         clients: RefCell::default(),
     });
     let (mut is_started, mut is_probing) = (false, false);
@@ -106,8 +108,10 @@ pub(crate) async fn run(
                 for index in 0..shared.system.probes.len() {
                     tasks.spawn_local(shared.clone().probe(index));
                 }
-                if let Some(recording) = &recording {
-                    shared.clone().start_clients(recording).await;
+                let histories = shared.histories.borrow().clone();
+                shared.is_begun.set(true);
+                for history in histories {
+                    history.begin().await;
                 }
             }
             Instruction::Begin => {}
@@ -145,6 +149,9 @@ pub(super) struct Shared {
     readers: RefCell<JoinSet<()>>,
     /// The clients, by history, and the tasks that run them.
     histories: RefCell<Vec<Rc<History>>>,
+    recording: Option<Recording>,
+    /// Whether the run has begun.
+    is_begun: Cell<bool>,
     clients: RefCell<JoinSet<Result<(), String>>>,
 }
 
@@ -163,7 +170,9 @@ impl Shared {
         self.write(bytes).await;
     }
 
-    async fn start_clients(self: Rc<Self>, recording: &Recording) {
+    /// Starts the clients, which need the files in the working directory. Arrivals follow once the run has begun.
+    async fn start_clients(self: &Rc<Self>) {
+        let Some(recording) = &self.recording else { return };
         for clients in &self.system.clients {
             match History::new(clients, recording) {
                 Ok(history) => {
@@ -171,9 +180,14 @@ impl Shared {
                         let run = history.clone().run(self.clone(), client);
                         self.clients.borrow_mut().spawn_local(run);
                     }
+                    if self.is_begun.get() {
+                        history.begin().await;
+                    }
                     self.histories.borrow_mut().push(history);
                 }
-                Err(error) => self.note(&format!("[the clients of {} cannot run: {error}]", clients.name)).await,
+                Err(error) => {
+                    self.note(&format!("[the clients of {} cannot run: {error}]", clients.name)).await
+                }
             }
         }
     }
@@ -237,6 +251,7 @@ impl Shared {
             self.is_settled.set(true);
             return self.give_up(format!("cannot be started: its files cannot be written: {error}")).await;
         }
+        self.start_clients().await;
         let Ended { ending, left } = match command(&self.system, &self.system.command).spawn() {
             Ok(child) => self.clone().run(child).await,
             Err(error) => Ended { ending: cannot_be_started(&self.system.command, &error), left: Vec::new() },
@@ -302,6 +317,10 @@ impl Shared {
         }
         let mut ready = Box::pin(async {
             if self.become_ready().await {
+                let histories = self.histories.borrow().clone();
+                for history in histories {
+                    history.started().await;
+                }
                 self.is_ready.set(true);
                 self.observe(Observation::Ready).await;
             }

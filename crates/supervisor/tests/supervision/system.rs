@@ -323,8 +323,10 @@ fn a_life_sets_the_system_up_if_the_previous_one_failed_to() {
 fn a_run_ends_after_its_checks_have_been_carried_out_one_after_the_other() {
     let [first, last] = NODES;
     let ends = SystemEnd::After(Span(1_000));
-    let mut driver =
-        TestDriver::with(SystemRun { checks: (0..).map(CheckNo).zip([last, first, first]).collect(), ..run(ends, [AfterExit::End; 2]) });
+    let mut driver = TestDriver::with(SystemRun {
+        checks: (0..).map(CheckNo).zip([last, first, first]).collect(),
+        ..run(ends, [AfterExit::End; 2])
+    });
     let check = |no, process, life| Order::Check { process, life, check: CheckNo(no) };
     let checked = |no| {
         let (ending, said) = (Ending::Exit(1), "".into());

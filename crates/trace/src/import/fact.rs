@@ -5,8 +5,8 @@ use std::sync::Arc;
 use faultline_core::fact::Flipped;
 use faultline_core::{
     Boot, Cause, CheckNo, Claim, ClusterId, EndedBy, Ending, Fact, FactKind, FactNo, FaultNo, HistoryNo,
-    Life, Observation, PartitionClaim, PhaseClaim, PlannedFault, PlannedTask, Position, ProbeNo, ProcessId, Sn,
-    Span, StorageFate, Target, Theft, TheftStep, WatchNo, Witness,
+    Life, Observation, PartitionClaim, PhaseClaim, PlannedFault, PlannedTask, Position, ProbeNo, ProcessId,
+    Sn, Span, StorageFate, Target, Theft, TheftStep, WatchNo, Witness,
 };
 
 use super::ImportError;
