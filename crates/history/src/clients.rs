@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_consistency::clients::{Recorded, history_of};
 use faultline_consistency::{self as consistency, Limits, Verdict, judge, model};
 use faultline_core::operation::{Answer, Call, Completion, FINAL, Key, Step};
-use faultline_core::{Fact, FactNo, HistoryNo, Observation, Span, Time};
+use faultline_core::{Fact, FactNo, HistoryNo, Life, Observation, Span, Time};
 use faultline_trace::expectation::HistoryEntry;
-use faultline_trace::printable;
+use faultline_trace::{Stream, printable};
 
 use crate::availability::{Latency, Reason, Sample, Shows, State, Strip, effects, end, paused};
 use crate::history::History;
@@ -60,36 +60,68 @@ struct Told<'a> {
     recorded: Recorded<'a>,
 }
 
-/// Returns the operations of a history, by life.
-fn told<'a>(history: &History<'a>, no: HistoryNo, entry: &HistoryEntry) -> Vec<Vec<Told<'a>>> {
-    let mut lives = Vec::new();
-    for (life, stream) in history.trace.lives(entry.by) {
-        let (mut all, mut open): (Vec<Told<'a>>, BTreeMap<u64, usize>) = (Vec::new(), BTreeMap::new());
-        for (number, (at, fact)) in (0..).map(FactNo).zip(stream) {
+/// The facts that state the invocation and the end of each operation in a life.
+pub(crate) type Pairs = (Life, Vec<(FactNo, Option<FactNo>)>);
+
+/// Returns the facts about the operations of a history, by life.
+fn pairs(history: &History<'_>, no: HistoryNo, entry: &HistoryEntry) -> Vec<Pairs> {
+    let of_life = |(life, stream): (Life, &Stream)| {
+        let (mut all, mut open) = (Vec::new(), BTreeMap::new());
+        for (number, (_, fact)) in (0..).map(FactNo).zip(stream) {
             let Fact::Observed(observation) = fact else { continue };
             match &**observation {
-                Observation::Invoked { history, client, session, operation, call } if *history == no => {
+                Observation::Invoked { history, operation, .. } if *history == no => {
                     open.insert(*operation, all.len());
-                    let source = Source { process: entry.by, life, number };
-                    let (client, session, number) = (*client, *session, *operation);
-                    let recorded =
-                        Recorded { client, life, session, number, invoked: *at, call, concluded: None };
-                    all.push(Told { source, recorded });
+                    all.push((number, None));
                 }
-                Observation::Concluded { history, operation, completion } if *history == no => {
+                Observation::Concluded { history, operation, .. } if *history == no => {
                     if let Some(place) = open.remove(operation) {
-                        all[place].recorded.concluded = Some((*at, completion));
+                        all[place].1 = Some(number);
                     }
                 }
                 _ => {}
             }
         }
-        lives.push(all);
-    }
-    lives
+        (life, all)
+    };
+    history.trace.lives(entry.by).map(of_life).collect()
 }
 
-impl History<'_> {
+impl<'a> History<'a> {
+    /// Returns the operations of a history, by life.
+    fn told(&self, no: HistoryNo) -> Vec<Vec<Told<'a>>> {
+        let entries = || self.context.system.iter().flat_map(|it| &it.histories);
+        let all = self.pairs.get_or_init(|| {
+            (0..).map(HistoryNo).zip(entries()).map(|(no, it)| pairs(self, no, it)).collect()
+        });
+        let Some((lives, entry)) = all.get(no.index()).zip(entries().nth(no.index())) else {
+            return Vec::new();
+        };
+        let of_life = |(life, pairs): &Pairs| {
+            let stream = &self.trace.streams[&(entry.by, *life)];
+            let told = |(invoked, concluded): &(FactNo, Option<FactNo>)| {
+                let (at, call) = &stream[invoked.0 as usize];
+                let Observation::Invoked { client, session, operation, call, .. } = observed(call)? else {
+                    return None;
+                };
+                let concluded = concluded.and_then(|it| {
+                    let (at, fact) = &stream[it.0 as usize];
+                    match observed(fact)? {
+                        Observation::Concluded { completion, .. } => Some((*at, completion)),
+                        _ => None,
+                    }
+                });
+                let source = Source { process: entry.by, life: *life, number: *invoked };
+                let (client, session, number) = (*client, *session, *operation);
+                let recorded =
+                    Recorded { client, life: *life, session, number, invoked: *at, call, concluded };
+                Some(Told { source, recorded })
+            };
+            pairs.iter().filter_map(told).collect()
+        };
+        lives.iter().map(of_life).collect()
+    }
+
     /// Returns the histories of clients, each compared with its model. They are computed once.
     pub fn clients(&self) -> &[ClientHistory] {
         self.clients.get_or_init(|| {
@@ -99,10 +131,17 @@ impl History<'_> {
     }
 }
 
+fn observed(fact: &Fact) -> Option<&Observation> {
+    match fact {
+        Fact::Observed(observation) => Some(observation),
+        _ => None,
+    }
+}
+
 fn client_history(history: &History<'_>, no: HistoryNo, entry: &HistoryEntry) -> Option<ClientHistory> {
     let model = model(&entry.workload.model)?;
     let level = model.levels.iter().position(|it| *it == entry.level)?;
-    let mut all: Vec<Told<'_>> = told(history, no, entry).into_iter().flatten().collect();
+    let mut all: Vec<Told<'_>> = history.told(no).into_iter().flatten().collect();
     all.sort_by_key(|it| it.recorded.invoked);
     let recorded: Vec<Recorded<'_>> = all.iter().map(|it| it.recorded.clone()).collect();
     let begun = history.supervision.begun.unwrap_or_default();
@@ -119,7 +158,7 @@ fn client_history(history: &History<'_>, no: HistoryNo, entry: &HistoryEntry) ->
     });
     let broken = broken.next().map(|(source, why)| (source, why, 1 + broken.count()));
     let window = (begun, end(history).max(begun));
-    let kinds = entry.workload.kinds().into_iter().map(|kind| kind_history(history, no, entry, kind, window));
+    let kinds = entry.workload.kinds().into_iter().map(|kind| kind_history(history, no, kind, window));
     let kinds = kinds.collect();
     let unread = unread(entry, &recorded);
     let sources = all.iter().map(|it| it.source).collect();
@@ -129,12 +168,11 @@ fn client_history(history: &History<'_>, no: HistoryNo, entry: &HistoryEntry) ->
 fn kind_history(
     history: &History<'_>,
     no: HistoryNo,
-    entry: &HistoryEntry,
     name: &'static str,
     window: (Time, Time),
 ) -> KindHistory {
     let mut kind = KindHistory { name, ok: 0, failed: 0, unknown: 0, missed: 0, latency: None };
-    for life in told(history, no, entry) {
+    for life in history.told(no) {
         let of_kind =
             life.iter().map(|it| &it.recorded).filter(|it| it.call.kind() == name && it.number < FINAL);
         for it in of_kind {
@@ -200,7 +238,7 @@ pub(crate) fn strip(history: &History<'_>, no: HistoryNo, kind: &str, (begun, en
     let mut strip = Strip { process: entry.by, ..Strip::default() };
     let mut state = State::Working;
     let mut observed_until = begun;
-    for life in told(history, no, entry) {
+    for life in history.told(no) {
         let arrivals: Vec<&Told<'_>> = life.iter().filter(|it| it.recorded.number < FINAL).collect();
         let Some(first) = arrivals.iter().map(|it| it.recorded.number).min() else { continue };
         let source = arrivals[0].source;
@@ -394,7 +432,8 @@ mod tests {
         let mut run = serving(&["read"]);
         reads(&mut run, 0..5);
         run.wait_until(450);
-        run.kill(0, false);
+        let fault = Box::new(faultline_core::Fault::crash(p(0)));
+        run.supervisor(Fact::Injecting { no: faultline_core::FaultNo(0), fault });
         for arrival in 5..8 {
             run.wait_until(arrival * 100);
             run.operate(0, arrival, Call::Read(KEY), Completion::Failed("refused".into()));
@@ -440,7 +479,7 @@ mod tests {
             }
             let entry = run.context.system.as_ref().unwrap().histories[0].clone();
             let history = run.history();
-            let told: Vec<_> = told(&history, HistoryNo(0), &entry).into_iter().flatten().collect();
+            let told: Vec<_> = history.told(HistoryNo(0)).into_iter().flatten().collect();
             unread(&entry, &told.into_iter().map(|it| it.recorded).collect::<Vec<_>>())
         };
         let unknown = || Completion::Unknown("timed out".into());

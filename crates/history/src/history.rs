@@ -10,7 +10,7 @@ use faultline_core::{
 };
 use faultline_trace::{FlawKind, Stream, Trace};
 
-use crate::clients::ClientHistory;
+use crate::clients::{ClientHistory, Pairs};
 use crate::context::Context;
 use crate::contradiction::Contradiction;
 use crate::groups::{Checkpoint, CheckpointName, Groups, RestoredBy};
@@ -104,6 +104,8 @@ pub struct History<'a> {
     pub is_settled: bool,
     /// Consistency rules that the facts violate. Empty until the facts are examined.
     pub contradictions: Vec<Contradiction>,
+    /// The facts about operations of clients, by history and life, once they have been paired.
+    pub(crate) pairs: OnceCell<Vec<Vec<Pairs>>>,
     /// The histories of clients, once they have been judged.
     pub(crate) clients: OnceCell<Vec<ClientHistory>>,
     /// Running sums after some of the sends and deliveries: the fact, and the sums after it.

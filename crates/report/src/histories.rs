@@ -7,7 +7,7 @@ use faultline_trace::printable;
 use maud::{Markup, html};
 use serde::Serialize;
 
-use crate::probes::LatencySummary;
+use crate::probes::{LatencySummary, ProbeSummary};
 
 /// The most cases of a history that are drawn.
 const DRAWN: usize = 3;
@@ -111,23 +111,26 @@ impl HistorySummary {
     }
 
     /// The titles of a table of kinds of operations.
-    pub(crate) const TITLES: [&str; 8] =
-        ["operations", "answered", "failed", "no result", "missed", "p50", "p99", "longest"];
+    pub(crate) const TITLES: [&str; 9] =
+        ["operations", "answered", "failed", "no result", "missed", "available", "outage", "p50", "p99"];
 
-    /// Returns the rows of a table of kinds of operations.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = [String; 8]> {
+    /// Returns the rows of a table of kinds of operations, which are probes as well.
+    pub(crate) fn rows(&self, probes: &[ProbeSummary]) -> impl Iterator<Item = [String; 9]> {
         self.kinds.iter().map(|it| {
+            let name = format!("{}.{}", self.name, it.kind);
+            let probe = probes.iter().find(|probe| probe.probe == name);
             let latency =
                 |of: fn(LatencySummary) -> f64| it.latency.map_or_else(|| "-".to_owned(), |it| span(of(it)));
             [
-                format!("{}.{}", self.name, it.kind),
+                name,
                 it.ok.to_string(),
                 it.failed.to_string(),
                 it.unknown.to_string(),
                 it.missed.to_string(),
+                probe.map_or_else(|| "-".to_owned(), ProbeSummary::available),
+                probe.map_or_else(|| "-".to_owned(), ProbeSummary::longest_outage),
                 latency(|it| it.p50_seconds),
                 latency(|it| it.p99_seconds),
-                latency(|it| it.longest_seconds),
             ]
         })
     }

@@ -167,11 +167,12 @@ fn page(
             }
             (section(
                 &summary.histories,
-                rows(&HistorySummary::TITLES, summary.histories.iter().flat_map(HistorySummary::rows)),
+                rows(&HistorySummary::TITLES, summary.histories.iter().flat_map(|it| it.rows(&summary.probes))),
             ))
             @if !summary.probes.is_empty() {
                 h2 { "Probes" }
-                (rows(&ProbeSummary::TITLES, summary.probes.iter().map(ProbeSummary::row)))
+                @let own: Vec<&ProbeSummary> = summary.probes.iter().filter(|it| !it.is_of_clients()).collect();
+                @if !own.is_empty() { (rows(&ProbeSummary::TITLES, own.into_iter().map(ProbeSummary::row))) }
                 @for reason in summary.probes.iter().flat_map(ProbeSummary::last_reasons) { p.hint { (reason) } }
                 (parts.strips)
                 (rows(&RecoverySummary::TITLES, summary.probe_recoveries.iter().map(RecoverySummary::row)))

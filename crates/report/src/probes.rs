@@ -184,22 +184,37 @@ impl ProbeSummary {
     pub(crate) const TITLES: [&str; 9] =
         ["probe", "by", "samples", "available", "longest outage", "p50", "p99", "longest", "not observed"];
 
+    /// Returns whether the probe is a kind of operation of clients, which has a row in another table.
+    pub(crate) fn is_of_clients(&self) -> bool {
+        self.probe.contains('.')
+    }
+
+    /// Returns the share of the observed time in which the probe was up.
+    pub(crate) fn available(&self) -> String {
+        self.availability.map_or_else(|| "-".to_owned(), |it| percent(it, 1.0))
+    }
+
+    /// Returns how long the longest outage lasted.
+    pub(crate) fn longest_outage(&self) -> String {
+        let longest = self.outages.iter().map(|it| it.upto_seconds - it.from_seconds).fold(0.0, f64::max);
+        let is_open =
+            self.outages.iter().any(|it| it.is_open && it.upto_seconds - it.from_seconds >= longest);
+        match self.outages.is_empty() {
+            true => "none".to_owned(),
+            false => format!("{}{}", if is_open { "at least " } else { "" }, span(longest)),
+        }
+    }
+
     /// Returns the cells of a row in a table of probes.
     pub(crate) fn row(&self) -> [String; 9] {
         let latency =
             |of: fn(LatencySummary) -> f64| self.latency.map_or_else(|| "-".to_owned(), |it| span(of(it)));
-        let longest = self.outages.iter().map(|it| it.upto_seconds - it.from_seconds).fold(0.0, f64::max);
-        let is_open =
-            self.outages.iter().any(|it| it.is_open && it.upto_seconds - it.from_seconds >= longest);
         [
             self.probe.clone(),
             self.by.clone(),
             self.samples.to_string(),
-            self.availability.map_or_else(|| "-".to_owned(), |it| percent(it, 1.0)),
-            match self.outages.is_empty() {
-                true => "none".to_owned(),
-                false => format!("{}{}", if is_open { "at least " } else { "" }, span(longest)),
-            },
+            self.available(),
+            self.longest_outage(),
             latency(|it| it.p50_seconds),
             latency(|it| it.p99_seconds),
             latency(|it| it.longest_seconds),

@@ -203,7 +203,7 @@ impl Writer<'_> {
     }
 
     fn histories(&self) -> String {
-        let rows = self.summary.histories.iter().flat_map(HistorySummary::rows);
+        let rows = self.summary.histories.iter().flat_map(|it| it.rows(&self.summary.probes));
         self.rows(&HistorySummary::TITLES, rows)
     }
 
@@ -213,7 +213,8 @@ impl Writer<'_> {
     }
 
     fn probes(&self) -> String {
-        let table = self.rows(&ProbeSummary::TITLES, self.summary.probes.iter().map(ProbeSummary::row));
+        let own = self.summary.probes.iter().filter(|it| !it.is_of_clients());
+        let table = self.rows(&ProbeSummary::TITLES, own.map(ProbeSummary::row));
         let reasons = self.summary.probes.iter().flat_map(ProbeSummary::last_reasons);
         table + &reasons.map(|it| wrapped("", &it)).collect::<String>()
     }

@@ -33,7 +33,7 @@ impl Worded for Breach {
         let fault = self.fault.as_ref().map(|it| format!("; {it}")).unwrap_or_default();
         let more = if *cases > 1 { format!(" (one of {cases} cases)") } else { String::new() };
         let help = self.help.map(|it| format!("; {it}")).unwrap_or_default();
-        format!("{history} is not {model}: {kind}: {sentence}{more}{fault}{help}")
+        format!("{history} ({model}): {kind}: {sentence}{more}{fault}{help}")
     }
 
     fn kind(&self) -> u8 {
@@ -59,7 +59,7 @@ fn check(history: &History<'_>, finding: &mut Findings) {
 
 fn violations(history: &History<'_>, it: &ClientHistory, index: &mut u8, finding: &mut Findings) {
     let name = &it.entry.name;
-    let model = format!("a {} {}", it.judgement.level, it.judgement.model);
+    let model = format!("{}, {}", it.judgement.model, it.judgement.level);
     for anomaly in &it.judgement.anomalies {
         let Some(case) = anomaly.cases.first() else { continue };
         let fault = it
@@ -172,7 +172,7 @@ mod tests {
         let [(what, evidence)] = &found.violations[..] else { panic!("{:?}", found.violations) };
         assert_eq!(
             what.sentence(&names),
-            "kv is not a linearizable register: stale: no order of the operations on k0 explains that client 1 read 1: \
+            "kv (register, linearizable): stale: no order of the operations on k0 explains that client 1 read 1: \
              2 had replaced it"
         );
         let numbers: Vec<u64> = evidence.iter().map(|it| it.number.0).collect();

@@ -32,7 +32,7 @@ fn clients_find_the_stale_reads_of_a_lagging_replica() {
     let (json, _) = place.run("own.yaml", "local", &text, "run");
     assert_eq!(json["verdict"], "fail", "{json}");
     let reason = json["reasons"][0].as_str().unwrap();
-    assert!(reason.starts_with("kv is not a linearizable register: "), "{reason}");
+    assert!(reason.starts_with("kv (register, linearizable): "), "{reason}");
     let history = &json["histories"][0];
     assert_eq!((&history["name"], &history["result"]), (&"kv".into(), &"fail".into()), "{history}");
     let drawing = history["anomalies"][0]["drawings"][0].as_str().unwrap();

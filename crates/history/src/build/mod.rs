@@ -152,6 +152,7 @@ impl<'a> Builder<'a> {
             saved_by: BTreeMap::new(),
             is_settled: false,
             contradictions: Vec::new(),
+            pairs: OnceCell::new(),
             clients: OnceCell::new(),
             sums: Vec::new(),
             streams: Vec::new(),

@@ -90,6 +90,10 @@ pub(super) struct History {
     clients: Clients,
     recording: Recording,
     arrivals: Mutex<Arrivals>,
+    /// The number of clients whose first programs have started, or failed.
+    started: watch::Sender<u16>,
+    /// Whether the run has begun.
+    has_begun: watch::Sender<bool>,
     /// Whether no arrivals follow.
     is_over: watch::Sender<bool>,
     /// Passed once all clients have carried out their last arrival.
@@ -102,14 +106,15 @@ struct Arrivals {
 }
 
 impl History {
-    /// Prepares the clients. The arrivals begin at this moment.
+    /// Prepares the clients.
     pub(super) fn new(clients: &Clients, recording: &Recording) -> std::io::Result<Rc<History>> {
-        let next = clients.workload.first_from(recording.clock.now());
         let alarm = Alarm::new(recording.clock)?;
         Ok(Rc::new(History {
             clients: clients.clone(),
             recording: recording.clone(),
-            arrivals: Mutex::new(Arrivals { alarm, next }),
+            arrivals: Mutex::new(Arrivals { alarm, next: 0 }),
+            started: watch::Sender::new(0),
+            has_begun: watch::Sender::new(false),
             is_over: watch::Sender::new(false),
             are_idle: Barrier::new(clients.count.into()),
         }))
@@ -118,6 +123,20 @@ impl History {
     /// Returns the number of clients.
     pub(super) fn count(&self) -> u16 {
         self.clients.count
+    }
+
+    /// Waits until all clients have started their first programs, or have failed to.
+    pub(super) async fn started(&self) {
+        // The sender is not dropped.
+        let _ = self.started.subscribe().wait_for(|it| *it == self.clients.count).await;
+    }
+
+    /// Begins the arrivals, unless they have begun.
+    pub(super) async fn begin(&self) {
+        if !*self.has_begun.borrow() {
+            self.arrivals.lock().await.next = self.clients.workload.first_from(self.recording.clock.now());
+            self.has_begun.send_replace(true);
+        }
     }
 
     /// Ends the arrivals: the clients carry out the final phase.
@@ -136,6 +155,8 @@ impl History {
             program: Err(String::new()),
         };
         it.start().await;
+        self.started.send_modify(|it| *it += 1);
+        let _ = self.has_begun.subscribe().wait_for(|it| *it).await;
         while let Some(arrival) = self.arrival().await {
             let call = self.clients.workload.call(arrival, &it.memory);
             it.carry_out(arrival, call).await;

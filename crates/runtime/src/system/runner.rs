@@ -85,6 +85,8 @@ pub(crate) async fn run(
         output: RefCell::default(),
         readers: RefCell::default(),
         histories: RefCell::default(),
+        recording,
+        is_begun: Cell::new(false),
         clients: RefCell::default(),
     });
     let (mut is_started, mut is_probing) = (false, false);
@@ -106,8 +108,10 @@ pub(crate) async fn run(
                 for index in 0..shared.system.probes.len() {
                     tasks.spawn_local(shared.clone().probe(index));
                 }
-                if let Some(recording) = &recording {
-                    shared.clone().start_clients(recording).await;
+                let histories = shared.histories.borrow().clone();
+                shared.is_begun.set(true);
+                for history in histories {
+                    history.begin().await;
                 }
             }
             Instruction::Begin => {}
@@ -145,6 +149,9 @@ pub(super) struct Shared {
     readers: RefCell<JoinSet<()>>,
     /// The clients, by history, and the tasks that run them.
     histories: RefCell<Vec<Rc<History>>>,
+    recording: Option<Recording>,
+    /// Whether the run has begun.
+    is_begun: Cell<bool>,
     clients: RefCell<JoinSet<Result<(), String>>>,
 }
 
@@ -163,13 +170,18 @@ impl Shared {
         self.write(bytes).await;
     }
 
-    async fn start_clients(self: Rc<Self>, recording: &Recording) {
+    /// Starts the clients, which need the files in the working directory. Arrivals follow once the run has begun.
+    async fn start_clients(self: &Rc<Self>) {
+        let Some(recording) = &self.recording else { return };
         for clients in &self.system.clients {
             match History::new(clients, recording) {
                 Ok(history) => {
                     for client in 0..history.count() {
                         let run = history.clone().run(self.clone(), client);
                         self.clients.borrow_mut().spawn_local(run);
+                    }
+                    if self.is_begun.get() {
+                        history.begin().await;
                     }
                     self.histories.borrow_mut().push(history);
                 }
@@ -239,6 +251,7 @@ impl Shared {
             self.is_settled.set(true);
             return self.give_up(format!("cannot be started: its files cannot be written: {error}")).await;
         }
+        self.start_clients().await;
         let Ended { ending, left } = match command(&self.system, &self.system.command).spawn() {
             Ok(child) => self.clone().run(child).await,
             Err(error) => Ended { ending: cannot_be_started(&self.system.command, &error), left: Vec::new() },
@@ -304,6 +317,10 @@ impl Shared {
         }
         let mut ready = Box::pin(async {
             if self.become_ready().await {
+                let histories = self.histories.borrow().clone();
+                for history in histories {
+                    history.started().await;
+                }
                 self.is_ready.set(true);
                 self.observe(Observation::Ready).await;
             }
