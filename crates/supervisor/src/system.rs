@@ -261,8 +261,8 @@ impl Supervisor {
 
     /// Returns whether a check is the next one.
     fn awaits(&self, check: CheckNo) -> bool {
-        let checks = self.config.system.iter().flat_map(|it| &it.checks);
-        checks.skip(self.preparation.checked.into()).next().is_some_and(|it| it.0 == check)
+        let mut checks = self.config.system.iter().flat_map(|it| &it.checks);
+        checks.nth(self.preparation.checked.into()).is_some_and(|it| it.0 == check)
     }
 
     fn are_checks_over(&mut self, out: &mut Vec<Order>) -> bool {

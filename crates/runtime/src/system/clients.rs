@@ -533,7 +533,7 @@ mod tests {
 
         fn completions(&self) -> Vec<&Completion> {
             let completion = |it| match it {
-                &Observation::Concluded { ref completion, .. } => Some(completion),
+                Observation::Concluded { completion, .. } => Some(completion),
                 _ => None,
             };
             self.observed.iter().filter_map(completion).collect()
