@@ -65,11 +65,7 @@ pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, CommandErr
 
 /// Prints what would change if a running federation were changed to `new`.
 fn print_changes(running: &Source, new: &Federation, source: &Source) -> Result<Exit, CommandError> {
-    let reject = |problems| {
-        let text = faultline_api::parse::Text::new(&source.label, source.text());
-        CommandError::input(*text.reject(problems))
-    };
-    let changes = faultline_api::live::changes(&running.parse()?, new).map_err(reject)?;
+    let changes = faultline_api::live::changes(&running.parse()?, new).map_err(|it| source.reject(it))?;
     let rewritten = faultline_api::live::rewritten(&running.text(), &source.text());
     let rewritten = rewritten.map_err(|rejected| CommandError::input(*rejected))?;
     if !rewritten.is_empty() {

@@ -3,7 +3,6 @@
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use faultline_api::parse::Text;
 use faultline_api::quantity::Size;
 use faultline_console::repetition::Repetition;
 use faultline_shaper::{Kernel, ShapingSide};
@@ -55,7 +54,7 @@ pub(crate) fn run(arguments: &RunArguments, memory: Option<Size>) -> Result<Exit
         let missing = faultline_launch::missing_commands(&federation.spec, first);
         let missing = missing.map_err(|it| CommandError::input(miette!(help = it.help, "{}", it.message)))?;
         if !missing.is_empty() {
-            return Err(CommandError::input(*Text::new(&source.label, text).reject(missing)));
+            return Err(source.reject(missing));
         }
     }
     let page =

@@ -11,7 +11,7 @@ use faultline_api::parse::Text;
 use faultline_api::resource::{ApplicationSpec, ProgramFile, ProtocolSpec, Qap};
 use faultline_api::samples::SAMPLES;
 use faultline_api::validate::similar;
-use faultline_api::{Federation, unfit_for_pods, validate};
+use faultline_api::{Federation, Problem, unfit_for_pods, validate};
 use faultline_catalog::SetupError;
 use miette::miette;
 
@@ -25,11 +25,17 @@ const MOST_BYTES: u64 = 256 << 20;
 pub struct Source {
     /// The name of the file in errors.
     pub label: String,
-    /// The content of the file.
+    /// The content of the file. The names of other files are replaced with their content.
     pub bytes: Vec<u8>,
+    /// The content as the user wrote it, if it differs.
+    stated: Option<Vec<u8>>,
 }
 
 impl Source {
+    fn new(label: String, bytes: Vec<u8>) -> Source {
+        Source { label, bytes, stated: None }
+    }
+
     /// Reads the file with this path. Without a path, returns the federation of the quick start.
     ///
     /// # Errors
@@ -39,7 +45,7 @@ impl Source {
         match file {
             Some(path) => read(path),
             None => {
-                Ok(Source { label: "the quick start".to_owned(), bytes: SAMPLES[0].text.as_bytes().to_vec() })
+                Ok(Source::new("the quick start".to_owned(), SAMPLES[0].text.as_bytes().to_vec()))
             }
         }
     }
@@ -62,7 +68,7 @@ impl Source {
         let federation = self.parse()?;
         match unfit_for_pods(&federation.spec) {
             problems if problems.is_empty() => Ok(federation),
-            problems => Err(CommandError::input(*Text::new(&self.label, self.text()).reject(problems))),
+            problems => Err(self.reject(problems)),
         }
     }
 
@@ -86,9 +92,16 @@ impl Source {
         }
         let problems = validate(&federation);
         if !problems.is_empty() {
-            return Err(CommandError::input(*Text::new(&self.label, self.text()).reject(problems)));
+            return Err(self.reject(problems));
         }
-        Ok(Source { bytes: faultline_api::to_yaml(&federation).into_bytes(), ..self })
+        let bytes = faultline_api::to_yaml(&federation).into_bytes();
+        Ok(Source { bytes, stated: Some(self.bytes), ..self })
+    }
+
+    /// Returns the error for these problems of the federation. It quotes the lines that the user wrote.
+    pub fn reject(&self, problems: Vec<Problem>) -> CommandError {
+        let stated = String::from_utf8_lossy(self.stated.as_ref().unwrap_or(&self.bytes));
+        CommandError::input(*Text::new(&self.label, stated.into_owned()).reject(problems))
     }
 
     /// Returns the content, which must be text, without a byte order mark.
@@ -162,7 +175,7 @@ fn read_programs(federation: &mut Federation, dir: &Path) -> Result<bool, Comman
         let help = "specify a file of the program, relative to the federation file";
         let bytes = open_file(&path).and_then(bounded);
         let bytes = bytes.map_err(|error| CommandError::path("read", &path, error, help))?;
-        let read = Source { label: path.display().to_string(), bytes };
+        let read = Source::new(path.display().to_string(), bytes);
         *text = Some(read.strict_text()?.to_owned());
         names_files = true;
     }
@@ -220,7 +233,7 @@ pub fn read_with(path: &Path, help: &str) -> Result<Source, CommandError> {
     }
     let bytes = File::open(path).and_then(bounded);
     let bytes = bytes.map_err(|error| CommandError::path("read", path, error, help))?;
-    Ok(Source { label: path.display().to_string(), bytes })
+    Ok(Source::new(path.display().to_string(), bytes))
 }
 
 /// Reads standard input, which is possible only once.
@@ -238,7 +251,7 @@ fn standard_input() -> Result<Source, CommandError> {
         }
         _ => CommandError::machine(format!("cannot read standard input: {error}")),
     })?;
-    Ok(Source { label: "standard input".to_owned(), bytes })
+    Ok(Source::new("standard input".to_owned(), bytes))
 }
 
 /// Reads an input to its end, unless it is longer than [`MOST_BYTES`].

@@ -965,7 +965,9 @@ fn a_command_that_cannot_be_started_is_refused_before_the_run() {
             .and(says("`/etc/passwd` cannot be executed"))
             .and(says("`./bad.sh` is a script for `/no/such/shell`"))
             .and(says("`./other.sh` does not exist"))
-            .and(contains("own.yaml has 4 problems")),
+            .and(contains("own.yaml has 4 problems"))
+            // The lines are quoted as they were written, although the script's content was inserted.
+            .and(contains("direct: { exec: [etcdctl-3.9, endpoint, health] }")),
     );
     assert!(!place.path("run").exists(), "a refused run leaves no record");
     place.faultline(["validate", "own.yaml"]).assert().code(0);
