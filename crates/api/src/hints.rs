@@ -36,7 +36,11 @@ pub(crate) fn mapping(locations: &Locations, text: &str, place: &Range<usize>) -
                 let rest = if rest.is_empty() { String::new() } else { format!(", {}", ellipses(rest)) };
                 Some(format!("{{ {first}: {word}{rest} }}"))
             }
-            _ => fields().any(|it| it.0 == "cluster").then(|| format!("{{ cluster: {word} }}")),
+            _ => {
+                let is_numbered = word.rsplit_once('-').is_some_and(|it| it.1.parse::<u32>().is_ok());
+                let field = if is_numbered { "process" } else { "cluster" };
+                fields().any(|it| it.0 == field).then(|| format!("{{ {field}: {word} }}"))
+            }
         },
     };
     match (probable, fields().next()) {
