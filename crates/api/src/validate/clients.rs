@@ -19,7 +19,7 @@ impl Check<'_> {
             let path = format!("spec.application.system.clients.{name}");
             let by = format!("{path}.by");
             match self.nodes.get(it.by.as_str()) {
-                None => self.node(&by, &it.by),
+                None => self.node_or_cluster(&by, &it.by),
                 Some(1) => {}
                 Some(nodes) => {
                     let message = format!("`{}` has {nodes} nodes, but clients run on a single node", it.by);

@@ -92,7 +92,7 @@ impl Check<'_> {
         }
     }
 
-    fn node_or_cluster(&mut self, path: &str, name: &str) {
+    pub(super) fn node_or_cluster(&mut self, path: &str, name: &str) {
         if self.sized && !self.nodes.contains_key(name) && self.names().process_id(name).is_none() {
             let first = self.spec.clusters.first().map_or("paris", |it| &it.name);
             let help = format!("use the name of a cluster or of a node, such as `{first}` or `{first}-0`");

@@ -79,7 +79,7 @@ fn mistakes_in_the_file_are_reported() {
     for (from, to, part) in [
         ("model: register", "model: regster", "did you mean `register`?"),
         ("rate: 50", "rate: 10000, mix: { write: 1 }", "add `read`: without it, nothing can be judged"),
-        ("by: clients,", "by: nobody,", "there is no node `nobody`"),
+        ("by: clients,", "by: elsewhere,", "there is no node or cluster"),
         (
             "clusters: [",
             "kubernetes: { image: registry.example/store:1 }\n  clusters: [",

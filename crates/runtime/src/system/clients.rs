@@ -491,8 +491,8 @@ mod tests {
 
     use faultline_core::operation::Answer;
     use faultline_core::{CheckNo, Ending, Span};
+    use faultline_guard::{Processes, VARIABLE};
     use faultline_supervisor::AfterExit;
-    use nix::unistd::getpid;
     use tokio::sync::mpsc;
 
     use super::*;
@@ -608,10 +608,10 @@ mod tests {
                 _ => {}
             }
         };
-        instructions.send(Instruction::Stop).unwrap();
-        tokio::task::spawn_local(async move { while told.recv().await.is_some() {} });
-        ended.await.unwrap();
-        assert_eq!(faultline_guard::matching(|it| it == id, &[getpid()]), [], "no process is left");
+        // A stop would end all processes that this process started, also those of other tests.
+        ended.abort();
+        let is_left = |it| faultline_guard::has(it, VARIABLE, &id) && faultline_guard::is_of_attempt(it);
+        assert!(Processes::all().matching(is_left).is_empty(), "a process is left");
         Ran { observed: observed.take(), ending, log }
     }
 
@@ -698,7 +698,7 @@ mod tests {
             for (command, part) in [
                 (vec!["no-such-program".to_owned()], "`no-such-program` cannot be started"),
                 (
-                    vec!["echo".to_owned(), "hi".to_owned()],
+                    ["sh", "-c", "read line; echo hi; sleep 100"].map(str::to_owned).to_vec(),
                     "did not reply to `hello` with {\"n\":0,\"contract\":1}: hi",
                 ),
             ] {
