@@ -309,10 +309,10 @@ impl Renderer {
             Attempt::Http(url) => {
                 let field = format!("{field}.http");
                 let url = self.render(&field, url, given)?;
-                let host = url.strip_prefix("http://").map(|it| it.split('/').next().unwrap_or_default());
+                let address = url.strip_prefix("http://").and_then(|it| it.split(['/', '?', '#']).next());
                 let message = format!("`{url}` is not the address of a page without encryption");
                 let help = "write `http://HOST:PORT/PATH`";
-                if host.is_none_or(|it| it.is_empty() || it.contains('@')) {
+                if !address.is_some_and(|it| is_address(it, false)) {
                     return Err(TemplateError { field, message, help: help.to_owned() });
                 }
                 Attempt::Http(url)
@@ -320,9 +320,7 @@ impl Renderer {
             Attempt::Tcp(address) => {
                 let field = format!("{field}.tcp");
                 let address = self.render(&field, address, given)?;
-                if !address.rsplit_once(':').is_some_and(|(host, port)| {
-                    !host.is_empty() && port.parse::<u16>().is_ok_and(|it| it > 0)
-                }) {
+                if !is_address(&address, true) {
                     let message = format!("`{address}` is not an address");
                     return Err(TemplateError { field, message, help: "write `HOST:PORT`".to_owned() });
                 }
@@ -330,6 +328,16 @@ impl Renderer {
             }
         })
     }
+}
+
+/// Returns whether a text is a host with a port, which may be missing unless it is needed.
+fn is_address(text: &str, needs_port: bool) -> bool {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    let is_port = |it: &str| !it.starts_with('+') && it.parse::<u16>().is_ok_and(|it| it > 0);
+    !host.is_empty() && !host.contains('@') && port.map_or(!needs_port, is_port)
 }
 
 #[cfg(test)]
@@ -394,6 +402,27 @@ spec:
         ] {
             let error = rendered(0, word).unwrap_err();
             assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn addresses_have_a_valid_port() {
+        for (text, with_port, without_port) in [
+            ("127.0.0.1:80", true, true),
+            ("[::1]:8080", true, true),
+            ("a.example", false, true),
+            ("[::1]", false, true),
+            ("a:", false, false),
+            ("a:0", false, false),
+            ("a:80x", false, false),
+            ("a:-1", false, false),
+            ("a:+1", false, false),
+            ("a:99999", false, false),
+            (":80", false, false),
+            ("", false, false),
+            ("user@a:80", false, false),
+        ] {
+            assert_eq!((is_address(text, true), is_address(text, false)), (with_port, without_port), "{text}");
         }
     }
 

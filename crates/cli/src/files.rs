@@ -69,7 +69,7 @@ fn print_changes(running: &Source, new: &Federation, source: &Source) -> Result<
     let rewritten = faultline_api::live::rewritten(&running.text(), &source.text());
     let rewritten = rewritten.map_err(|rejected| CommandError::input(*rejected))?;
     if !rewritten.is_empty() {
-        return Err(reject(rewritten));
+        return Err(source.reject(rewritten));
     }
     if changes.is_empty() {
         output::print("nothing would change\n")?;

@@ -52,9 +52,13 @@ pub(super) fn are_due(history: &History<'_>, late: Span, found: &mut Vec<Contrad
     }
 }
 
-/// Returns whether a target of a fault has logged a line for a watch.
+/// Returns whether a target of a fault, or a node of the cluster that it isolates, has logged a line for a watch.
 fn has_logged(history: &History<'_>, fault: &Fault, watch: WatchNo) -> bool {
-    let targets = fault.target().map(|it| it.processes(&history.context.clusters)).unwrap_or_default();
+    let target = match fault {
+        Fault::Partition { from, .. } => Some((*from).into()),
+        _ => fault.target(),
+    };
+    let targets = target.map(|it| it.processes(&history.context.clusters)).unwrap_or_default();
     let mut facts = targets.iter().flat_map(|it| history.trace.lives(*it)).flat_map(|it| it.1);
     facts.any(|(_, fact)| fact.source() == Some(Source::Watch(watch)))
 }
@@ -392,19 +396,44 @@ mod tests {
 
     #[test]
     fn a_fault_strikes_a_node_that_logged_a_line_for_its_watch() {
-        let mut run = run(at(1000));
-        run.context.plan[0].reported = Some(WatchNo(1));
         let wrong = [Contradiction::StruckAnotherNode(FaultNo(0))];
-        assert_eq!(found(&run, Span::ZERO), wrong);
-        for (watch, expected) in [(0, &wrong[..]), (1, &[])] {
-            let line = Observation::Logged {
-                watch: WatchNo(watch),
-                line: "I lead".into(),
-                log_line: 0,
-                groups: [].into(),
-            };
-            run.state(0, Fact::Observed(Box::new(line)));
-            assert_eq!(found(&run, Span::ZERO), expected, "watch {watch}");
+        let isolated = |cluster, other| Fault::Partition {
+            from: ClusterId(cluster),
+            to: vec![ClusterId(other)],
+            both: true,
+            span: Span::from_secs(1),
+        };
+        let found = |run: &Run| {
+            let mut found = found(run, Span::ZERO);
+            found.retain(|it| matches!(it, Contradiction::StruckAnotherNode(_)));
+            found
+        };
+        for fault in [Fault::crash(p(0)), isolated(0, 1)] {
+            let mut run = run(at(1000));
+            run.context.plan[0].reported = Some(WatchNo(1));
+            inject(&mut run, fault);
+            assert_eq!(found(&run), wrong);
+            for (watch, expected) in [(0, &wrong[..]), (1, &[])] {
+                let line = Observation::Logged {
+                    watch: WatchNo(watch),
+                    line: "I lead".into(),
+                    log_line: 0,
+                    groups: [].into(),
+                };
+                run.state(0, Fact::Observed(Box::new(line)));
+                assert_eq!(found(&run), expected, "watch {watch}");
+            }
+            inject(&mut run, isolated(1, 0));
+            assert_eq!(found(&run), wrong, "the other cluster has logged nothing");
+        }
+    }
+
+    /// Replaces the injected fault.
+    fn inject(run: &mut Run, other: Fault) {
+        for (_, fact) in run.trace.streams.get_mut(&(ProcessId::SUPERVISOR, Life(0))).unwrap() {
+            if let Fact::Injecting { fault, .. } = fact {
+                **fault = other.clone();
+            }
         }
     }
 
