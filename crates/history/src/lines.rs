@@ -224,13 +224,14 @@ impl Rhythm {
 }
 
 /// Returns the periods in which a process was down, its command had exited, or it was paused, and the time from which it was
-/// down for good, because its command may exit or as a fault planned.
+/// down for good, because its command has done its work or as a fault planned. A command that failed by itself and is not
+/// started again should log lines, so this time is not one of them.
 fn down(history: &History<'_>, process: ProcessId) -> (Vec<(Time, Time)>, Option<Time>) {
     let supervision = &history.supervision;
     let is_permanent = |no: FaultNo| supervision.injected.iter().any(|it| it.0 == no && it.1.is_permanent());
     let system = history.context.system.as_ref();
     let (mut down, mut gone) = (Vec::new(), None);
-    let mut ended: Option<Time> = None;
+    let (mut ended, mut has_failed): (Option<Time>, bool) = (None, false);
     for (life, stream) in history.trace.lives(process) {
         if let (Some(from), Some((upto, _))) = (ended, stream.first()) {
             down.push((from, *upto));
@@ -244,15 +245,15 @@ fn down(history: &History<'_>, process: ProcessId) -> (Vec<(Time, Time)>, Option
         });
         let end = supervision.end_of(process, life);
         ended = exited.map(|it| it.0).into_iter().chain(end.map(|it| it.at)).min();
-        let may_exit = exited.is_some_and(|(_, ending)| {
-            system.is_some_and(|it| {
-                it.may_exit.contains(&process) || ending.is_success() && it.may_finish.contains(&process)
-            })
+        let may_exit = system.is_some_and(|it| {
+            it.may_exit.contains(&process) || it.may_finish.contains(&process)
         });
+        let has_finished = exited.is_some_and(|it| it.1.is_success()) && may_exit;
         let is_planned = end.and_then(|it| it.by?.fault()).is_some_and(is_permanent);
-        gone = ended.filter(|_| may_exit || is_planned);
+        gone = ended.filter(|_| has_finished || is_planned);
+        has_failed = exited.is_some() && gone.is_none() && end.is_none();
     }
-    down.extend(ended.map(|it| (it, Time::NEVER)));
+    down.extend(ended.filter(|_| !has_failed).map(|it| (it, Time::NEVER)));
     down.extend(paused(history, process, Time::NEVER));
     (merged(down), gone)
 }

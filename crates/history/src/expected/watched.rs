@@ -570,17 +570,22 @@ mod tests {
     }
 
     #[test]
-    fn a_node_whose_command_may_exit_needs_no_more_lines() {
-        let mut run = run();
-        run.context.system.as_mut().unwrap().may_finish = vec![p(0)];
-        logs(&mut run, 0, "");
-        logs(&mut run, 1, "");
-        let ending = faultline_core::Ending::Exit(0);
-        run.state(0, Fact::Observed(Box::new(Observation::Exited { ending, said: "".into() })));
-        (0..9).for_each(|_| logs(&mut run, 1, ""));
-        end(&mut run);
-        let are = LinesAre::LongestGap { at_most: seconds(1), per: LinesOf::Node };
-        assert_eq!(judged(&mut run, are).met, Met::Yes);
+    fn a_node_needs_no_more_lines_only_if_its_command_has_done_its_work() {
+        for (status, met) in [(0, Met::Yes), (1, Met::No)] {
+            for may_finish in [true, false] {
+                let mut run = run();
+                let system = run.context.system.as_mut().unwrap();
+                if may_finish { &mut system.may_finish } else { &mut system.may_exit }.push(p(0));
+                logs(&mut run, 0, "");
+                logs(&mut run, 1, "");
+                let ending = faultline_core::Ending::Exit(status);
+                run.state(0, Fact::Observed(Box::new(Observation::Exited { ending, said: "".into() })));
+                (0..9).for_each(|_| logs(&mut run, 1, ""));
+                end(&mut run);
+                let are = LinesAre::LongestGap { at_most: seconds(1), per: LinesOf::Node };
+                assert_eq!(judged(&mut run, are).met, met, "exit status {status}");
+            }
+        }
     }
 
     fn resumed(within: u64, per: LinesOf) -> LinesAre {
