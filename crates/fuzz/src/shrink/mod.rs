@@ -102,8 +102,8 @@ struct Search<'a> {
     progress: &'a mut dyn FnMut(u64, &Trial) -> ControlFlow<()>,
 }
 
-/// The fraction of a run, as a divisor, to which the earliest deadline is determined.
-const ACCURACY: u64 = 20;
+/// The maximum number of earlier deadlines that are tried.
+const DEADLINES: u32 = 8;
 
 /// The reason why a search ended early.
 enum Ended {
@@ -167,7 +167,7 @@ impl Search<'_> {
         let scenario = self.best.scenario.clone();
         let (mut too_early, mut enough) = (Span::ZERO, self.best.manifest.duration);
         let mut shortened: Option<Trial> = None;
-        while enough.0 - too_early.0 > enough.0 / ACCURACY {
+        for _ in 0..DEADLINES {
             let deadline = short(Span(too_early.0.midpoint(enough.0)));
             if deadline <= too_early || deadline >= enough {
                 break;
