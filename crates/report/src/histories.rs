@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::probes::{LatencySummary, ProbeSummary};
 
-/// The most cases of a history that are drawn.
+/// The most cases of a history that are drawn. If there are several kinds of contradictions, one of each is drawn.
 const DRAWN: usize = 3;
 /// The width of a drawing.
 const WIDTH: f64 = 900.0;
@@ -82,8 +82,9 @@ impl HistorySummary {
     pub(crate) fn of(it: &ClientHistory) -> HistorySummary {
         let judgement = &it.judgement;
         let mut left = DRAWN;
+        let each = if judgement.anomalies.len() > 1 { 1 } else { DRAWN };
         let anomalies = judgement.anomalies.iter().map(|anomaly| {
-            let drawn: Vec<&Case> = anomaly.cases.iter().take(left).collect();
+            let drawn: Vec<&Case> = anomaly.cases.iter().take(left.min(each)).collect();
             left -= drawn.len();
             AnomalySummary {
                 kind: anomaly.kind,

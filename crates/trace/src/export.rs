@@ -221,7 +221,8 @@ mod tests {
             &cells[..9],
             ["rennes-0", "rennes", "4", "0", "-2", "delivered", "paris-0", "paris", "rennes-0"]
         );
-        let end = ",\"it said \"\"late\"\", twice\",,,\"fault 1 has no effect: it said \"\"late\"\", twice\"";
+        let end =
+            ",\"it said \"\"late\"\", twice\",,,,,,,,,\"fault 1 has no effect: it said \"\"late\"\", twice\"";
         assert!(
             lines[4].starts_with("supervisor,,4,0,-2,ineffective,") && lines[4].ends_with(end),
             "{}",
