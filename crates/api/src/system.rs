@@ -422,7 +422,11 @@ spec:
             ("", false, false),
             ("user@a:80", false, false),
         ] {
-            assert_eq!((is_address(text, true), is_address(text, false)), (with_port, without_port), "{text}");
+            assert_eq!(
+                (is_address(text, true), is_address(text, false)),
+                (with_port, without_port),
+                "{text}"
+            );
         }
     }
 

@@ -44,9 +44,7 @@ impl Source {
     pub fn of(file: Option<&Path>) -> Result<Source, CommandError> {
         match file {
             Some(path) => read(path),
-            None => {
-                Ok(Source::new("the quick start".to_owned(), SAMPLES[0].text.as_bytes().to_vec()))
-            }
+            None => Ok(Source::new("the quick start".to_owned(), SAMPLES[0].text.as_bytes().to_vec())),
         }
     }
 

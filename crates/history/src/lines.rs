@@ -245,9 +245,8 @@ fn down(history: &History<'_>, process: ProcessId) -> (Vec<(Time, Time)>, Option
         });
         let end = supervision.end_of(process, life);
         ended = exited.map(|it| it.0).into_iter().chain(end.map(|it| it.at)).min();
-        let may_exit = system.is_some_and(|it| {
-            it.may_exit.contains(&process) || it.may_finish.contains(&process)
-        });
+        let may_exit =
+            system.is_some_and(|it| it.may_exit.contains(&process) || it.may_finish.contains(&process));
         let has_finished = exited.is_some_and(|it| it.1.is_success()) && may_exit;
         let is_planned = end.and_then(|it| it.by?.fault()).is_some_and(is_permanent);
         gone = ended.filter(|_| has_finished || is_planned);

@@ -104,7 +104,9 @@ fn guest(settings: &str) -> String {
 
 #[test]
 fn a_word_for_a_target_is_suggested_as_the_name_of_a_process_or_a_cluster() {
-    for (word, suggested) in [("paris-1", "write `{ process: paris-1 }`"), ("paris", "write `{ cluster: paris }`")] {
+    for (word, suggested) in
+        [("paris-1", "write `{ process: paris-1 }`"), ("paris", "write `{ cluster: paris }`")]
+    {
         let text = with("crash: { cluster: paris, node: 1 }", &format!("crash: {word}"));
         assert_eq!(rejected(text.as_bytes()).errors()[0].help, suggested);
     }
