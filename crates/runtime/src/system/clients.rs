@@ -532,11 +532,11 @@ mod tests {
         }
 
         fn completions(&self) -> Vec<&Completion> {
-            let completion = |it| match it {
+            let completions = self.observed.iter().filter_map(|it| match it {
                 Observation::Concluded { completion, .. } => Some(completion),
                 _ => None,
-            };
-            self.observed.iter().filter_map(completion).collect()
+            });
+            completions.collect()
         }
     }
 
