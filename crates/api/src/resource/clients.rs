@@ -101,7 +101,7 @@ fn weights(_: &mut SchemaGenerator) -> Schema {
         "description": "The weights of the kinds of operations. A kind that is omitted is not used. Default: all kinds, equally often.",
         "maxProperties": 4,
         "additionalProperties": {
-            "type": "integer", "minimum": 0, "maximum": MAX_WEIGHT, "description": "A weight.",
+            "type": "integer", "format": "uint32", "minimum": 0, "maximum": MAX_WEIGHT, "description": "A weight.",
         },
     })
 }
@@ -209,14 +209,14 @@ impl Clients {
             let message = "a lock is acquired and released in turn, so `mix` has no effect";
             return Some(program::problem(field, message, "omit it"));
         }
+        if let Some((kind, weight)) = self.mix.iter().find(|it| *it.1 > MAX_WEIGHT) {
+            let help = format!("write a number from 0 to {MAX_WEIGHT}");
+            return Some(program::problem(format!("{field}.{kind}"), format!("{weight} is too large"), help));
+        }
         let kinds = Workload::kinds_of(model);
         if let Some(kind) = self.mix.keys().find(|it| !kinds.contains(&it.as_str())) {
             let message = format!("`{kind}` is not an operation of the model `{}`", model.name);
             return Some(program::problem(format!("{field}.{kind}"), message, one_of(kind, kinds)));
-        }
-        if let Some((kind, weight)) = self.mix.iter().find(|it| *it.1 > MAX_WEIGHT) {
-            let help = format!("write a number from 0 to {MAX_WEIGHT}");
-            return Some(program::problem(format!("{field}.{kind}"), format!("{weight} is too large"), help));
         }
         let read = model.reads.first()?;
         (!self.workload(0).kinds().contains(read)).then(|| {
