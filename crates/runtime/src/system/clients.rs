@@ -532,10 +532,12 @@ mod tests {
         }
 
         fn completions(&self) -> Vec<&Completion> {
-            let completion = |it| match it {
-                &Observation::Concluded { ref completion, .. } => Some(completion),
-                _ => None,
-            };
+            fn completion(it: &Observation) -> Option<&Completion> {
+                match it {
+                    Observation::Concluded { completion, .. } => Some(completion),
+                    _ => None,
+                }
+            }
             self.observed.iter().filter_map(completion).collect()
         }
     }
