@@ -261,8 +261,9 @@ impl Supervisor {
 
     /// Returns whether a check is the next one.
     fn awaits(&self, check: CheckNo) -> bool {
-        let mut checks = self.config.system.iter().flat_map(|it| &it.checks);
-        checks.nth(self.preparation.checked.into()).is_some_and(|it| it.0 == check)
+        let system = self.config.system.as_ref();
+        let next = system.and_then(|it| it.checks.get(usize::from(self.preparation.checked)));
+        next.is_some_and(|it| it.0 == check)
     }
 
     fn are_checks_over(&mut self, out: &mut Vec<Order>) -> bool {
