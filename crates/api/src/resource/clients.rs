@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(problem(json!({})), None);
         assert_eq!(problem(json!({ "mix": { "read": 2, "write": 1 }, "rate": 0.1, "keys": 1 })), None);
         for (value, part) in [
-            (json!({ "model": "regster" }), "clients.kv.model: there is no model `regster`"),
+            (json!({ "model": "registers" }), "clients.kv.model: there is no model `registers`"),
             (json!({ "level": "strict" }), "the model `register` has no level `strict`"),
             (json!({ "command": [] }), "clients.kv.command"),
             (json!({ "count": 65 }), "clients.kv.count: 65 is out of range"),

@@ -77,7 +77,7 @@ fn a_register_whose_clients_crash_is_judged() {
 fn mistakes_in_the_file_are_reported() {
     let place = TestDirectory::new();
     for (from, to, part) in [
-        ("model: register", "model: regster", "did you mean `register`?"),
+        ("model: register", "model: registers", "did you mean `register`?"),
         ("rate: 50", "rate: 10000, mix: { write: 1 }", "add `read`: without it, nothing can be judged"),
         ("by: clients,", "by: elsewhere,", "there is no node or cluster"),
         (
