@@ -107,7 +107,7 @@ impl SetupError {
     }
 }
 
-/// An operation on a federation, generic over the federation's protocol.
+/// An operation on a federation, generic over the type of its processes.
 pub trait Visitor {
     /// The result of the operation.
     type Output;

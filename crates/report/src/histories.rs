@@ -153,11 +153,7 @@ impl HistorySummary {
 
 impl KindSummary {
     fn of(it: &KindHistory) -> KindSummary {
-        let latency = it.latency.map(|it| LatencySummary {
-            p50_seconds: it.p50.as_secs_f64(),
-            p99_seconds: it.p99.as_secs_f64(),
-            longest_seconds: it.longest.as_secs_f64(),
-        });
+        let latency = it.latency.map(LatencySummary::from);
         let KindHistory { name, ok, failed, unknown, missed, .. } = *it;
         KindSummary { kind: name.to_owned(), ok, failed, unknown, missed, latency }
     }

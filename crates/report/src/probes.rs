@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use faultline_core::Time;
 use faultline_history::availability::{
-    Before, FaultRecovery, ProbeHistory, ProbeOutage, Reason, Shows, Strip,
+    Before, FaultRecovery, Latency, ProbeHistory, ProbeOutage, Reason, Shows, Strip,
 };
 use faultline_trace::duration::{instant, span};
 use maud::{Markup, html};
@@ -71,6 +71,16 @@ pub struct LatencySummary {
     pub longest_seconds: f64,
 }
 
+impl From<Latency> for LatencySummary {
+    fn from(it: Latency) -> LatencySummary {
+        LatencySummary {
+            p50_seconds: it.p50.as_secs_f64(),
+            p99_seconds: it.p99.as_secs_f64(),
+            longest_seconds: it.longest.as_secs_f64(),
+        }
+    }
+}
+
 /// A sample that did not succeed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -134,11 +144,7 @@ pub(crate) fn probes(timeline: &Timeline, names: &DisplayNames) -> Vec<ProbeSumm
             down_seconds: availability.down.as_secs_f64(),
             observed_seconds: (availability.whole - availability.unobserved).as_secs_f64(),
             unobserved_seconds: availability.unobserved.as_secs_f64(),
-            latency: strip.latency(probe.delays()).map(|it| LatencySummary {
-                p50_seconds: it.p50.as_secs_f64(),
-                p99_seconds: it.p99.as_secs_f64(),
-                longest_seconds: it.longest.as_secs_f64(),
-            }),
+            latency: strip.latency(probe.delays()).map(LatencySummary::from),
             last_failed: sample(&strip.last_failed),
             last_unknown: sample(&strip.last_unknown),
             outages: strip.outages.iter().map(|it| outage(it, timeline)).collect(),

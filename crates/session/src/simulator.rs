@@ -30,7 +30,8 @@ pub trait SimulationObserver {
         let _ = record;
     }
 
-    /// Called for every line that a program wrote to standard error, after the event at which it was read.
+    /// Called for every line that a program writes to standard error. `at` is the time of the event after which the line was
+    /// read.
     fn logged(&mut self, at: Time, line: &LoggedLine) {
         let _ = (at, line);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use faultline_core::process::To;
 use faultline_core::{
     Claim, Host, Image, ImageName, Incarnation, Input, LifeStart, Machine, MessageId, Payload, ProcessId,
-    Protocol,
+    Protocol, Time,
 };
 
 /// A protocol that stands for the protocol `P`: its values contain those of `P`.
@@ -28,7 +28,7 @@ pub(crate) trait Carrier<P: Protocol>: Protocol {
 pub(crate) fn start<C: Carrier<P>, P: Protocol>(
     start: LifeStart<C::Config>,
     config: Arc<P::Config>,
-    now: faultline_core::Time,
+    now: Time,
     host: &mut dyn Host<C>,
 ) -> P {
     let LifeStart { me, life, boot, membership, config: _, record, seed, facts } = start;
@@ -40,7 +40,7 @@ pub(crate) fn start<C: Carrier<P>, P: Protocol>(
 pub(crate) fn handle<C: Carrier<P>, P: Protocol>(
     protocol: &mut P,
     input: Input<C>,
-    now: faultline_core::Time,
+    now: Time,
     host: &mut dyn Host<C>,
 ) {
     protocol.handle(carried(input), now, &mut HostOf(host, PhantomData));
