@@ -29,7 +29,8 @@ pub enum Observation {
         /// with its beginning and a hash of the whole.
         groups: BTreeMap<Arc<str>, Arc<str>>,
     },
-    /// Further lines that match a watch come too often: those of the next second, at most, are left out.
+    /// Lines were left out that match a watch, or may match: they come too often, so those of the next second, at most,
+    /// follow no more, or one was too long.
     LeftOut {
         /// The watch.
         watch: WatchNo,

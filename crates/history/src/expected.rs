@@ -28,6 +28,7 @@ use crate::ledger::Ledger;
 use crate::lines::Silence;
 use crate::lost::Returns;
 use crate::outages::{Outage, outages};
+use crate::redundant::redundant;
 use crate::segments::Source;
 use watched::Cited;
 
@@ -224,9 +225,7 @@ pub fn exits<'h>(history: &'h History<'_>) -> Vec<Exit<'h>> {
     let mut exits = Vec::new();
     for (&(process, life), stream) in &history.trace.streams {
         for (number, (at, fact)) in (0..).map(FactNo).zip(stream) {
-            if let Fact::Observed(it) = fact
-                && let Observation::Exited { ending, said } = &**it
-            {
+            if let Some((ending, said)) = ending_of(fact) {
                 exits.push(Exit {
                     source: Source { process, life, number },
                     at: *at,
@@ -238,6 +237,21 @@ pub fn exits<'h>(history: &'h History<'_>) -> Vec<Exit<'h>> {
         }
     }
     exits
+}
+
+/// The remedy if a command could not be started, which says nothing about the system.
+pub const NOT_STARTED: &str =
+    "see why the program of the command was missing, or why this machine could not start it";
+
+/// Returns how a command ended by itself, and what it wrote last, if the fact states this.
+fn ending_of(fact: &Fact) -> Option<(&Ending, &str)> {
+    match fact {
+        Fact::Observed(it) => match &**it {
+            Observation::Exited { ending, said } => Some((ending, said)),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// Returns the file with the output of a life of a node's command, in the directory of the record.
@@ -739,8 +753,15 @@ impl Measuring<'_, '_> {
     fn exits(&self, cluster: ClusterId) -> Figure {
         let members = self.history.context.clusters.get(cluster.index()).into_iter().flatten();
         let streams = members.flat_map(|it| self.history.trace.lives(*it)).flat_map(|(_, stream)| stream);
-        let number = streams.filter(|(_, fact)| fact.kind() == FactKind::Exited).count();
-        Figure::new(number as f64, self.unfinished(), number.to_string())
+        let endings: Vec<&Ending> = streams.filter_map(|(_, fact)| ending_of(fact)).map(|it| it.0).collect();
+        let is_impossible = |it: &&&Ending| matches!(it, Ending::Impossible(_));
+        let number = endings.iter().filter(|it| !is_impossible(it)).count();
+        let impossible = endings.iter().find(is_impossible).map(|it| Unknown {
+            reason: it.to_string(),
+            remedy: NOT_STARTED,
+            lacks_facts: false,
+        });
+        Figure::new(number as f64, self.unfinished().or(impossible), number.to_string())
     }
 
     /// Returns the largest difference between the clocks of two processes that the record shows.
@@ -800,6 +821,8 @@ fn was_busy(busy: f64, of: &str) -> Option<Unknown> {
 /// On real processes, the run may end before a process applies an injected fault. The manifest states when processes
 /// applied it. A fault that ended no life, because its target was down already, needs no report. In virtual time, a fault is
 /// applied when it is injected. Until a run ends, its manifest states no effects, so nothing is known about its faults.
+///
+/// In a system, a fault that [changed nothing](crate::redundant) took no effect.
 pub fn took_effect(history: &History<'_>) -> BTreeSet<FaultNo> {
     let context = history.context;
     let flipped = history.flipped_by();
@@ -818,7 +841,8 @@ pub fn took_effect(history: &History<'_>) -> BTreeSet<FaultNo> {
         None if !context.measures_links || context.outcome.is_none() => true,
         None => is_reported(no) || fault.kills().is_some() && has_ended(no),
     };
-    let injected = history.supervision.injected.iter();
+    let redundant = redundant(history);
+    let injected = history.supervision.injected.iter().filter(|it| !redundant.contains_key(&it.0));
     injected.filter(|it| is_applied(it.0, it.1)).map(|it| it.0).collect()
 }
 
@@ -933,7 +957,8 @@ mod tests {
         let mut run = recovered(&just[..1]);
         let at = Some(Time::ZERO);
         let effect = Effect { process: p(0), life: Life(1), at, exited: None, error: Span::from_millis(5) };
-        run.context.effects = vec![EffectEntry { no: FaultNo(0), due: Time::ZERO, on: vec![effect] }];
+        run.context.effects =
+            vec![EffectEntry { no: FaultNo(0), due: Time::ZERO, on: vec![effect], idle: Vec::new() }];
         let found = assess(&run.history()).remove(0);
         assert_eq!((found.met, found.measured.as_deref()), (Met::Unknown, Some("3.00 s +-5.00 ms")));
         run.context.expectations = vec![Expectation::RecoveredWithin(Span::from_millis(3_005))];

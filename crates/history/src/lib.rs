@@ -57,6 +57,7 @@ mod messages;
 pub mod outages;
 mod planned;
 pub mod recoveries;
+pub mod redundant;
 mod segments;
 mod standing;
 mod stored;

@@ -656,7 +656,7 @@ fn faults_are_explained_with_their_measurements() {
             exited: micros.map(|it| Time::ZERO + Span::from_micros(it + 1700)),
             error: Span::ZERO,
         });
-        vec![EffectEntry { no: FaultNo(1), due: Time::ZERO, on: on.collect() }]
+        vec![EffectEntry { no: FaultNo(1), due: Time::ZERO, on: on.collect(), idle: Vec::new() }]
     };
     let told = |fault: &Fault, killed: &[u32], backend, effects| {
         let injecting = Fact::Injecting { no: FaultNo(1), fault: Box::new(fault.clone()) };

@@ -249,12 +249,10 @@ impl Supervisor {
     fn inject(&mut self, index: usize, at: Time, now: Time, out: &mut Vec<Order>) {
         let planned = self.plan.faults[index].planned.clone();
         let no = planned.no;
-        let fault = match planned.reported.map(|watch| self.preparation.last_to_log(watch)) {
+        let fault = match planned.reported.map(|watch| self.preparation.last_to_log(watch, now)) {
             None => planned.fault,
-            Some(Some(process)) => planned.aimed_at(process, self.cluster_of(process)),
-            Some(None) => {
-                return self.mark_ineffective(index, "no node had logged a line for its watch".into(), out);
-            }
+            Some(Ok(process)) => planned.aimed_at(process, self.cluster_of(process)),
+            Some(Err(reason)) => return self.mark_ineffective(index, reason.into(), out),
         };
         if let Some(reason) = self.why_ineffective(&fault) {
             return self.mark_ineffective(index, reason, out);

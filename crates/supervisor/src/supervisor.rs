@@ -233,7 +233,14 @@ impl Supervisor {
                 | FactKind::Released
         ) || self.config.is_planned && matches!(kind, FactKind::Absorbed | FactKind::Ceded)
             || self.config.system.is_some()
-                && matches!(kind, FactKind::Ready | FactKind::Logged | FactKind::Exited | FactKind::Checked)
+                && matches!(
+                    kind,
+                    FactKind::Ready
+                        | FactKind::Logged
+                        | FactKind::LinesLeftOut
+                        | FactKind::Exited
+                        | FactKind::Checked
+                )
             || self.plan.waits_for(kind)
     }
 

@@ -45,6 +45,10 @@ pub enum AfterExit {
 
 /// Time for which a command must have been ready, so that its exit is not one of a series.
 const LASTS: Span = Span::from_secs(1);
+/// Time for which lines may be left out after a node has begun to. Afterwards, the next line is reported.
+const LEFT_OUT_FOR: Span = Span::from_secs(1);
+/// The maximum number of lives that are ordered to carry out a check. More than one is if the node fails meanwhile.
+const MOST_ATTEMPTS: u32 = 5;
 /// The maximum number of times in a row that a command may exit without having been ready for long.
 const MOST_EXITS: u32 = 5;
 
@@ -75,14 +79,24 @@ pub(crate) struct Preparation {
     checked: u16,
     /// The newest order to carry out a check.
     checking: Option<(CheckNo, Life)>,
+    /// The number of lives that were ordered to carry it out.
+    attempts: u32,
     /// The node that last logged a line for each watch.
     last_to_log: BTreeMap<u16, ProcessId>,
+    /// For each watch, the time until which this is not known, because lines were left out.
+    left_out_until: BTreeMap<u16, Time>,
 }
 
 impl Preparation {
-    /// Returns the node that last logged a line for a watch.
-    pub(crate) fn last_to_log(&self, watch: WatchNo) -> Option<ProcessId> {
-        self.last_to_log.get(&watch.0).copied()
+    /// Returns the node that last logged a line for a watch, or the reason why none is known.
+    pub(crate) fn last_to_log(&self, watch: WatchNo, now: Time) -> Result<ProcessId, &'static str> {
+        match self.last_to_log.get(&watch.0) {
+            _ if self.left_out_until.get(&watch.0).is_some_and(|it| now < *it) => {
+                Err("lines of its watch were left out, so it is not known which node logged the last one")
+            }
+            Some(process) => Ok(*process),
+            None => Err("no node had logged a line for its watch"),
+        }
     }
 
     /// Returns whether a node is ready, and its command has not exited.
@@ -210,6 +224,9 @@ impl Supervisor {
             Observation::Logged { watch, .. } => {
                 self.preparation.last_to_log.insert(watch.0, process);
             }
+            Observation::LeftOut { watch } => {
+                self.preparation.left_out_until.insert(watch.0, now + LEFT_OUT_FOR);
+            }
             Observation::Exited { ending, .. } => self.command_exited(process, ending, now, out),
             Observation::Checked { check, .. } if self.awaits(*check) => {
                 self.preparation.checked += 1;
@@ -268,16 +285,21 @@ impl Supervisor {
 
     fn are_checks_over(&mut self, out: &mut Vec<Order>) -> bool {
         let Some(system) = &self.config.system else { return true };
-        let Preparation { checked, checking, .. } = &mut self.preparation;
+        let Preparation { checked, checking, attempts, .. } = &mut self.preparation;
         while let Some(&(check, process)) = system.checks.get(usize::from(*checked)) {
             let entry = &self.entries[process.index()];
-            if entry.gone {
+            if checking.is_none_or(|it| it.0 != check) {
+                *attempts = 0;
+            }
+            let order = Some((check, entry.life));
+            let is_new = *checking != order;
+            if entry.gone || is_new && *attempts == MOST_ATTEMPTS {
                 *checked += 1;
                 continue;
             }
-            let life = entry.life;
-            if checking.replace((check, life)) != Some((check, life)) {
-                out.push(Order::Check { process, life, check });
+            if is_new {
+                (*checking, *attempts) = (order, *attempts + 1);
+                out.push(Order::Check { process, life: entry.life, check });
             }
             return false;
         }

@@ -252,7 +252,7 @@ fn describe_observation(
             write!(f, "logs {}: {}", names.watch(*watch), printable(line))
         }
         Observation::LeftOut { watch } => {
-            write!(f, "logs {} too often: further lines of the next second are left out", names.watch(*watch))
+            write!(f, "logs {} too often, or a very long line: lines may be missing", names.watch(*watch))
         }
         Observation::Probed { probe, sample, latency, ending, said } => {
             let (probe, time) = (names.probe(*probe), lasted(*latency));

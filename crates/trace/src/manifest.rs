@@ -358,6 +358,9 @@ pub struct EffectEntry {
     /// The effects on individual processes. A cluster loss has an entry for each life that it ended, and none for a
     /// process that was not alive.
     pub on: Vec<Effect>,
+    /// In a system, the processes whose command had ended already, so that nothing of theirs was killed or paused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub idle: Vec<ProcessId>,
 }
 
 /// The time at which a fault took effect on one process.
@@ -743,7 +746,8 @@ pub(crate) mod tests {
             exited: None,
             error: Span(error),
         };
-        let effect = EffectEntry { no: FaultNo(0), due: Time(0), on: vec![on(0), on(u64::MAX)] };
+        let effect =
+            EffectEntry { no: FaultNo(0), due: Time(0), on: vec![on(0), on(u64::MAX)], idle: Vec::new() };
         assert_eq!(effect.skew(), Some(Span(u64::MAX)));
     }
 
@@ -756,7 +760,7 @@ pub(crate) mod tests {
             exited,
             error: Span::ZERO,
         };
-        let exit = |on| EffectEntry { no: FaultNo(0), due: Time(0), on }.exit();
+        let exit = |on| EffectEntry { no: FaultNo(0), due: Time(0), on, idle: Vec::new() }.exit();
         let [first, second] = [on(0, Some(Time(5)), Some(Time(9))), on(1, Some(Time(7)), Some(Time(10)))];
         assert_eq!(exit(vec![first, second]), Some(Span(4)), "not from the first stop to the last exit");
         assert_eq!(exit(vec![first, on(1, Some(Time(7)), None)]), None, "one time is unknown");

@@ -85,6 +85,7 @@ impl Check<'_> {
         }
         self.about_lines(path, entry);
         let Some(probe) = &entry.probe else { return };
+        self.recovery_can_be_shown(path, probe, entry);
         let path = format!("{path}.probe");
         self.probe(&path, probe);
         let is_of_probe = entry.recovered_within.or(entry.longest_outage).is_some()
@@ -304,6 +305,23 @@ impl Check<'_> {
                 known => one_of(probe, known),
             };
             self.problem(path, format!("there is no probe `{probe}`"), help);
+        }
+    }
+
+    /// Checks that the limit of a recovery is above its uncertainty. Otherwise, no run could show that it was met.
+    fn recovery_can_be_shown(&mut self, path: &str, probe: &str, entry: &ExpectSpec) {
+        let probe = self.spec.application.system().and_then(|it| it.probes.get(probe));
+        let (Some(within), Some(probe)) = (entry.recovered_within, probe) else { return };
+        let uncertainty = probe.every() + probe.timeout();
+        if within.0 > Span::ZERO && within.0 <= uncertainty {
+            self.problem(
+                format!("{path}.recoveredWithin"),
+                format!(
+                    "{within} is not longer than the uncertainty of a recovery, {} (`every` and `timeout` of the probe)",
+                    Duration(uncertainty)
+                ),
+                "allow a longer time, or shorten `every` and `timeout`",
+            );
         }
     }
 

@@ -163,19 +163,12 @@ impl Check<'_> {
         }
     }
 
-    /// Renders the templates of one node of each cluster.
+    /// Renders the templates of all nodes, as in their first life and in the next one.
     fn templates(&mut self, system: &System) {
-        let mut first = 0;
-        let mut rendered_base = false;
         let mut reported = BTreeSet::new();
-        for cluster in &self.spec.clusters {
-            let process = ProcessId(first);
-            first += cluster.nodes;
-            let is_own = system.overrides.contains_key(&cluster.name);
-            if !is_own && std::mem::replace(&mut rendered_base, true) {
-                continue;
-            }
-            for error in self.system_node(system, process).problems() {
+        let nodes = self.spec.clusters.iter().map(|it| it.nodes).sum();
+        for (process, life) in (0..nodes).flat_map(|it| [(ProcessId(it), 1), (ProcessId(it), 2)]) {
+            for error in self.system_node_in(system, process, life).problems() {
                 if reported.insert(error.field.clone()) {
                     self.problem(format!("{PATH}.{}", error.field), error.message, error.help);
                 }
@@ -183,11 +176,15 @@ impl Check<'_> {
         }
     }
 
-    /// Returns a node with addresses and directories that stand for the real ones.
+    /// Returns a node in its first life with addresses and directories that stand for the real ones.
     pub(super) fn system_node(&self, system: &System, process: ProcessId) -> SystemNode {
+        self.system_node_in(system, process, 1)
+    }
+
+    fn system_node_in(&self, system: &System, process: ProcessId, life: u32) -> SystemNode {
         let names = self.names().clone();
         let hosts = (0..names.ranks()).map(|it| format!("127.0.0.{}", it + 1)).collect();
         let location = Location { hosts, bind: None, data: "/data".to_owned(), dir: "/dir".to_owned() };
-        SystemNode::new((self.spec, system, &names), self.spec.seed(), process, 1, location)
+        SystemNode::new((self.spec, system, &names), self.spec.seed(), process, life, location)
     }
 }

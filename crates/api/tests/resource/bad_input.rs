@@ -412,6 +412,36 @@ spec:
 }
 
 #[test]
+fn templates_of_all_nodes_and_of_later_lives_are_checked() {
+    let file = |word: &str| {
+        format!(
+            "\
+apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: {{ name: lives }}
+spec:
+  clusters: [{{ name: a, nodes: 2 }}]
+  application:
+    system:
+      command: [sleep, \"{word}\"]
+      ends: {{ after: 5s }}
+      probes: {{ up: {{ by: a, tcp: \"{{{{ host }}}}:80\" }} }}
+  expect: [{{ probe: up, availability: 0.5 }}, {{ probe: up, recoveredWithin: 2s }}]
+"
+        )
+    };
+    for word in ["{% if life > 1 %}{{ nme }}{% endif %}", "{% if node == 1 %}{{ nme }}{% endif %}"] {
+        let rejected = rejected(file(word).as_bytes());
+        let messages: Vec<&str> = rejected.errors().iter().map(|it| it.message.as_str()).collect();
+        assert_eq!(messages.len(), 2, "{messages:?}");
+        assert!(messages.iter().any(|it| it.contains("undefined value: `nme`")), "{messages:?}");
+        let limit =
+            "2s is not longer than the uncertainty of a recovery, 2s (`every` and `timeout` of the probe)";
+        assert!(messages.contains(&limit), "{messages:?}");
+    }
+}
+
+#[test]
 fn one_mistake_does_not_hide_those_of_other_kinds() {
     let twice = with("protocol:", "protokol:").replace("seed: ", "seed: x");
     let rejected = rejected(twice.as_bytes());

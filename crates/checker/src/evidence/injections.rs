@@ -476,7 +476,7 @@ mod tests {
         run.context.measures_links = true;
         assert_eq!(found(&run, Span::ZERO), []);
         let (no, due, on) = (FaultNo(0), Time(0), Vec::new());
-        run.context.effects = vec![EffectEntry { no, due, on }];
+        run.context.effects = vec![EffectEntry { no, due, on, idle: Vec::new() }];
         assert_eq!(found(&run, Span::ZERO), []);
         run.context.measures_links = false;
         let wrong = [Contradiction::ChangedInVirtualTime, Contradiction::EffectsMeasured];
@@ -603,7 +603,8 @@ mod tests {
         };
         for (on, other) in [(effect(0, 1), None), (effect(0, 2), Some((0, 2))), (effect(1, 1), Some((1, 1)))]
         {
-            run.context.effects = vec![EffectEntry { no: FaultNo(0), due: Time(0), on: vec![on] }];
+            run.context.effects =
+                vec![EffectEntry { no: FaultNo(0), due: Time(0), on: vec![on], idle: Vec::new() }];
             let mut found = Vec::new();
             effects(&run.history(), &mut found);
             let wrong = other.map(|(process, life)| {

@@ -88,7 +88,8 @@ mod tests {
             exited: None,
             error: Span::from_micros(500),
         });
-        run.context.effects = vec![EffectEntry { no: FaultNo(0), due: Time::ZERO, on: on.collect() }];
+        run.context.effects =
+            vec![EffectEntry { no: FaultNo(0), due: Time::ZERO, on: on.collect(), idle: Vec::new() }];
         for process in (0..micros.len() as u32).map(ProcessId) {
             let (life, storage, by) = (Life(1), StorageFate::Kept, EndedBy::Fault(FaultNo(0)));
             run.supervisor(Fact::Failed { process, life, storage, by });

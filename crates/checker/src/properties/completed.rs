@@ -15,6 +15,7 @@ use super::unrecoverable_justified::{FORM_OF_MISSING, lost_parts};
 use crate::finding::{Findings, Worded};
 use crate::property::Property;
 use crate::rule::Rule;
+use faultline_history::expected::NOT_STARTED;
 use faultline_history::{Context, History, Source};
 
 /// How a run violates the property.
@@ -275,6 +276,10 @@ fn check_exits(history: &History<'_>, process: ProcessId, exits: u32, finding: &
         }
     }
     match seen.pop() {
+        Some((_, Ending::Impossible(why), _)) => {
+            let name = history.context.process(process);
+            finding.unjudged(format!("the command of {name}: {why}"), NOT_STARTED);
+        }
         Some((source, ending, said)) if seen.len() + 1 >= exits as usize => {
             finding.violated([source], Breach::ExitsAgain { process, exits, ending, said });
         }

@@ -2,7 +2,9 @@
 //! with their limits.
 
 use faultline_core::{Ending, ProcessId};
-use faultline_history::expected::{About, Assessment, Met, assess, exits, log_of, not_ready_again};
+use faultline_history::expected::{
+    About, Assessment, Met, NOT_STARTED, assess, exits, log_of, not_ready_again,
+};
 use faultline_history::{Context, History};
 
 use faultline_trace::expectation::SystemEntry;
@@ -69,6 +71,11 @@ fn check(history: &History<'_>, finding: &mut Findings) {
     let (checks, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|it| it.about == About::Check);
     judge(checks, finding);
     for it in exits(history).into_iter().filter(|it| !it.is_permitted) {
+        if let Ending::Impossible(why) = it.ending {
+            let name = history.context.process(it.source.process);
+            finding.also_unjudged(format!("the command of {name}: {why}"), NOT_STARTED, false);
+            continue;
+        }
         let (process, ending, said) = (it.source.process, it.ending.clone(), it.said);
         let log = log_of(history, process, it.source.life);
         finding.violated([it.source], Breach::Exited { process, ending, said, log });

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use faultline_core::fault::Outcome;
 use faultline_core::{FaultNo, Life, ProcessId, Trigger};
 use faultline_history::expected::took_effect;
+use faultline_history::redundant::redundant;
 use faultline_history::{Corruption, History};
 
 use crate::finding::Findings;
@@ -40,8 +41,10 @@ fn check(history: &History<'_>, finding: &mut Findings) {
         corrupted(history, corruption, finding);
     }
     let effective = took_effect(history);
+    let redundant = redundant(history);
     let injected = || supervision.injected.iter().map(|it| it.0);
-    let not_applied: Vec<FaultNo> = injected().filter(|it| !effective.contains(it)).collect();
+    let is_not_applied = |it: &FaultNo| !effective.contains(it) && !redundant.contains_key(it);
+    let not_applied: Vec<FaultNo> = injected().filter(is_not_applied).collect();
     let known: BTreeSet<FaultNo> = injected().chain(supervision.ineffective.iter().map(|it| it.0)).collect();
     // The faults of an explored run are numbered among all faults that could have occurred.
     let plan = &history.context.plan;
@@ -57,6 +60,16 @@ fn check(history: &History<'_>, finding: &mut Findings) {
             &[*no],
             &text,
             "plan it for a time at which it finds its target, or remove it",
+            finding,
+        );
+    }
+    for (no, reason) in &redundant {
+        let text = format!("{no} changed nothing: {reason}");
+        missing(
+            history,
+            &[*no],
+            &text,
+            "plan it for a time at which it changes something, or remove it",
             finding,
         );
     }
@@ -271,7 +284,7 @@ mod tests {
             let storage = faultline_core::StorageFate::Kept;
             run.supervisor(Fact::Failed { process, life, storage, by });
             let on = vec![Effect { process, life, at, exited: None, error: Span::ZERO }];
-            run.context.effects = vec![EffectEntry { no, due: Time(0), on }];
+            run.context.effects = vec![EffectEntry { no, due: Time(0), on, idle: Vec::new() }];
             check_alone(&RULE, &run).gap()
         };
         assert_eq!(judged(Some(Time(7))), "");
@@ -298,7 +311,7 @@ mod tests {
             error: Span::ZERO,
         };
         let on: Vec<Effect> = effects.iter().map(effect).collect();
-        run.context.effects = vec![EffectEntry { no, due: Time(0), on }];
+        run.context.effects = vec![EffectEntry { no, due: Time(0), on, idle: Vec::new() }];
         check_alone(&RULE, &run)
     }
 

@@ -236,7 +236,7 @@ fn probed(expect: &str) -> String {
 fn what_probes_find_is_compared_with_what_the_file_expects() {
     let place = TestDirectory::new();
     let expect = "{ probe: up, availability: 0.99 }, { probe: up, longestOutage: 100ms }, \
-                  { probe: up, recoveredWithin: 10ms }, { exits: a, atMost: 0 }";
+                  { probe: up, recoveredWithin: 400ms }, { exits: a, atMost: 0 }";
     let (json, code) = place.run("own.yaml", "local", &probed(expect), "run");
     let met = |number: usize| json["expectations"][number]["met"].as_str();
     // If the machine was busy all the time, it may be the reason for the outage. The probe was failing before the fault.
@@ -276,7 +276,7 @@ fn a_probe_that_failed_before_the_fault_and_a_check_that_cannot_tell_are_unknown
       probes: { p: { by: b, every: 100ms, exec: [sh, -c, 'test {{ sample }} -lt 4 || test {{ sample }} -gt 24'] } }
       ends: { after: 4s }"#;
     let text = system(fields, "{ at: 1500ms, crash: { cluster: a, node: 0 } }");
-    let expect = "{ probe: p, recoveredWithin: 100ms }, \
+    let expect = "{ probe: p, recoveredWithin: 1500ms }, \
                   { check: cannot tell, by: b-0, exec: [sh, -c, 'echo cannot connect; exit 75'] }";
     let (json, code) = place.run("own.yaml", "local", &format!("{text}  expect: [{expect}]\n"), "run");
     assert_eq!((&json["verdict"], code), (&"unknown".into(), Some(3)), "{json}");
@@ -1235,4 +1235,64 @@ fn what_a_command_leaves_behind_continues_if_it_may_exit() {
     assert_eq!(json["run"]["outcome"], "completed", "{json}");
     assert!(facts(&place, "logged").len() > 12);
     assert_eq!(place.processes(), [] as [String; 0]);
+}
+
+#[test]
+fn a_fault_that_changes_nothing_does_not_pass() {
+    let place = TestDirectory::new();
+    let fields = r#"command: [sh, -c, 'test "$FAULTLINE_NAME" = a-0 || exec sleep 600']
+      onExit: stay
+      ready: {}
+      ends: { after: 4s }"#;
+    let faults = "{ at: 1s, crash: { cluster: a, node: 0 } }, { at: 1s, pause: { cluster: a, node: 1, for: 3s } }, \
+                  { at: 2s, pause: { cluster: a, node: 1, for: 1s } }, { at: 1s, pause: { cluster: b, node: 0, for: 1s } }, \
+                  { at: 1s, crash: { cluster: b, node: 0 } }";
+    let text = system(fields, faults) + "  expect: [{ faults: { atLeast: 2 } }]\n";
+    let (json, code) = place.run("own.yaml", "local", &text, "run");
+    assert_eq!((code, &json["expectations"][0]["figure"]), (Some(3), &2.0.into()), "{json}");
+    let notes = json["notes"].to_string();
+    for reason in [
+        "fault 0 changed nothing: the command of its target had ended",
+        "fault 2 changed nothing: its target was paused already",
+        "fault 3 changed nothing: its target was paused already, or was killed at once",
+    ] {
+        assert!(notes.contains(reason), "{notes}");
+    }
+    let reason = json["faults"][2]["reason"].as_str();
+    assert_eq!(reason, Some("its target was paused already, or was killed at once"), "{json}");
+}
+
+#[test]
+fn a_command_that_cannot_be_started_again_is_unknown() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = TestDirectory::new();
+    let once = place.path("once");
+    fs::write(&once, "#!/bin/sh\nrm \"$0\"\nexec sleep 600\n").unwrap();
+    fs::set_permissions(&once, fs::Permissions::from_mode(0o755)).unwrap();
+    let fields = format!(
+        "command: [sleep, '600']
+      ready: {{}}
+      ends: {{ after: 4s }}
+      in: {{ b: {{ command: [{}] }} }}",
+        once.display()
+    );
+    let text = system(&fields, "{ at: 1s, crash: { cluster: b, node: 0 } }");
+    let (json, code) =
+        place.run("own.yaml", "local", &format!("{text}  expect: [{{ exits: b, atMost: 0 }}]\n"), "run");
+    assert_eq!(code, Some(3), "{json}");
+    assert!(json["reasons"].to_string().contains("once` cannot be started: No such file"), "{json}");
+}
+
+#[test]
+fn a_check_of_a_node_that_restarts_again_and_again_does_not_hold_up_the_end() {
+    let place = TestDirectory::new();
+    let fields = "command: [sleep, '600']
+      ready: {}
+      ends: { after: 1s }
+      in: { b: { command: [sleep, '1.5'], onExit: restart } }";
+    let expect = "{ check: takes too long, by: b-0, exec: [sleep, '30'] }";
+    let (json, code) =
+        place.run("own.yaml", "local", &format!("{}  expect: [{expect}]\n", system(fields, "")), "run");
+    assert_eq!(code, Some(3), "{json}");
+    assert!(json["reasons"].to_string().contains("the check did not run"), "{json}");
 }

@@ -143,6 +143,8 @@ impl Measuring<'_, '_> {
         let (mut text, mut unordered) = (None, None);
         for together in lines.together(per) {
             let mut largest: Option<(Number<'_>, Line<'_>)> = None;
+            // The lines that may have been logged after the next one.
+            let mut recent: Vec<Line<'_>> = Vec::new();
             for line in together {
                 let Some(value) = line.groups.get(group) else { continue };
                 let Some(number) = Number::read(value) else {
@@ -158,8 +160,15 @@ impl Measuring<'_, '_> {
                             unordered.get_or_insert([*before, *line]);
                         }
                     }
-                    _ => largest = Some((number, *line)),
+                    _ => {
+                        recent.retain(|it| !self.is_ordered(it, line));
+                        if let (Some(other), None) = (recent.first(), &unordered) {
+                            unordered = Some([*other, *line]);
+                        }
+                        largest = Some((number, *line));
+                    }
                 }
+                recent.push(*line);
             }
         }
         let unclear = match (&text, &unordered) {
@@ -194,12 +203,11 @@ impl Measuring<'_, '_> {
         Ok(Figure::new(violating.number as f64, more, words))
     }
 
-    /// Returns whether a line was certainly logged before another one, as it seems.
+    /// Returns whether a line was certainly logged before another one, as it seems. A busy machine delays both.
     fn is_ordered(&self, before: &Line<'_>, after: &Line<'_>) -> bool {
-        let apart = after.at.since(before.at);
+        let apart = after.at.since(before.at).as_secs_f64() - self.busy(before.at, after.at).as_secs_f64();
         before.source.process == after.source.process
-            || apart.as_secs_f64() > ORDERED_AFTER.as_secs_f64() + self.clock_error()
-                && self.busy(before.at, after.at) == Span::ZERO
+            || apart > ORDERED_AFTER.as_secs_f64() + self.clock_error()
     }
 
     /// Returns the longest time without a line.
@@ -329,8 +337,10 @@ impl Measuring<'_, '_> {
 /// Returns the reason why there may have been more lines, if a node left some out.
 fn left_out(lines: &Lines<'_>) -> Option<Unknown> {
     (!lines.left_out.is_empty()).then(|| Unknown {
-        reason: "a node left out lines, because there were more than 100 per second".into(),
-        remedy: "let the regular expression of the watch match fewer lines",
+        reason: "a node left out lines that match, or may match: there were more than 100 per second, or one was longer \
+                 than 64 KiB"
+            .into(),
+        remedy: "let the regular expression of the watch match fewer lines, and the programs log shorter ones",
         lacks_facts: false,
     })
 }
@@ -540,7 +550,10 @@ mod tests {
         assert_eq!(after(201, "1", false), Met::No);
         assert_eq!((after(200, "1", false), after(201, "1", true)), (Met::Unknown, Met::Unknown));
         // In any order, one of two equal steps is not larger.
-        assert_eq!((after(1, "2", true), after(1, "3", false)), (Met::No, Met::Yes));
+        assert_eq!(after(1, "2", true), Met::No);
+        // The smaller one may have been logged later.
+        assert_eq!((after(1, "3", false), after(201, "3", true)), (Met::Unknown, Met::Unknown));
+        assert_eq!((after(201, "3", false), after(1_201, "3", true)), (Met::Yes, Met::Yes));
     }
 
     #[test]

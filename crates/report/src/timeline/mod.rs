@@ -86,6 +86,8 @@ pub struct Timeline {
     pub exits: Vec<CommandExit>,
     /// The faults that took effect.
     pub took_effect: BTreeSet<FaultNo>,
+    /// The faults of a system that changed nothing, and why.
+    pub redundant: BTreeMap<FaultNo, &'static str>,
     /// For a user's own system, the faults that took effect, but that no probe, watch or command noticed.
     pub unnoticed: BTreeSet<FaultNo>,
     /// What the federation expects, compared with the run.

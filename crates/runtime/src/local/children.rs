@@ -106,7 +106,8 @@ impl Children {
 
     /// Returns a report that a life has just been killed or paused.
     fn seen_now(&self, process: ProcessId, life: Life) -> Seen {
-        Seen { process, life, at: Some(self.place_context.clock.now()), exited: None, error: Span::ZERO }
+        let at = Some(self.place_context.clock.now());
+        Seen { process, life, at, exited: None, error: Span::ZERO, is_idle: false }
     }
 
     fn node_dir(&self, process: ProcessId) -> PathBuf {
@@ -125,6 +126,15 @@ impl Children {
             lives.iter().map(|&(process, life)| run.of_life(process, life)).collect()
         };
         self.commands.as_ref().map(of).unwrap_or_default()
+    }
+
+    /// Returns whether no command of a life of a system is running. Programs that a command has left behind count.
+    fn is_idle(&self, life: (ProcessId, Life)) -> bool {
+        let Some(Commands { run, .. }) = &self.commands else { return false };
+        // The node keeps this file as long as the first process of the command runs.
+        let group = group_file(&self.node_dir(life.0).join(life.1.0.to_string()));
+        let id = run.of_life(life.0, life.1);
+        !group.exists() && matching(|it| it == id, &self.pids_of(&[life])).is_empty()
     }
 
     /// Returns the numbers of the nodes' own processes.
@@ -259,10 +269,11 @@ impl PlaceBackend for Children {
             true => Vec::new(),
             false => matching(|it| ids.contains(it), &self.pids_of(&alive)),
         };
+        let idle: Vec<bool> = alive.iter().map(|it| self.is_idle(*it)).collect();
         let mut seen = Vec::with_capacity(alive.len());
-        for &(process, life) in &alive {
+        for (&(process, life), is_idle) in alive.iter().zip(idle) {
             if self.signal(process, life, Signal::SIGKILL)? {
-                seen.push(self.seen_now(process, life));
+                seen.push(Seen { is_idle, ..self.seen_now(process, life) });
             }
         }
         // After the nodes' own processes, which would otherwise observe the ends of their commands.
@@ -307,7 +318,8 @@ impl PlaceBackend for Children {
         };
         if paused {
             let seen = self.seen_now(process, life);
-            let seen = Seen { at: seen.at.filter(|_| is_running), ..seen };
+            let is_idle = !is_running && self.commands.is_some();
+            let seen = Seen { at: seen.at.filter(|_| is_running), is_idle, ..seen };
             self.place_context.host_events.put(HostEvent::Paused(seen));
         }
         Ok(())

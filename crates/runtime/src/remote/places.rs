@@ -461,7 +461,7 @@ impl Shared {
         let clock = self.with(process, |entry| entry.agent.as_ref().map(|agent| agent.clock));
         let error = clock.map_or(Span::ZERO, AgentClock::error);
         let [at, exited] = [at, exited].map(|it| it.zip(clock).map(|(at, it)| it.clock.at(at)));
-        Seen { process, life, at, exited, error }
+        Seen { process, life, at, exited, error, is_idle: false }
     }
 
     /// Reports that a life was lost with its place.

@@ -44,7 +44,7 @@ impl Effects {
             Fact::Injecting { no, ref fault } => {
                 self.injecting = Some((no, fault.kills().is_some()));
                 let due = due(no).unwrap_or_default();
-                self.entries.insert(no, EffectEntry { no, due, on: Vec::new() });
+                self.entries.insert(no, EffectEntry { no, due, on: Vec::new(), idle: Vec::new() });
             }
             Fact::Failed { process, life, by: EndedBy::Fault(no), .. }
                 if self.injecting == Some((no, true)) =>
@@ -69,8 +69,9 @@ impl Effects {
     /// Records the answer to the oldest order to pause a life. Returns the effects of the fault that paused the life,
     /// if there is one.
     pub(super) fn paused(&mut self, seen: Seen) -> Option<&EffectEntry> {
-        let Seen { process, life, at, exited, error } = seen;
+        let Seen { process, life, at, exited, error, is_idle } = seen;
         let no = self.pauses.get_mut(&(process, life))?.pop_front()??;
+        self.was_idle(no, process, is_idle);
         self.took_effect(no, Effect { process, life, at, exited, error });
         self.entries.get(&no)
     }
@@ -78,8 +79,9 @@ impl Effects {
     /// Records lives that a single order ended. Returns the effects of the fault that ended them, if there is one.
     pub(super) fn stopped(&mut self, seen: &[Seen]) -> Option<&EffectEntry> {
         let mut fault = None;
-        for &Seen { process, life, at, exited, error } in seen {
+        for &Seen { process, life, at, exited, error, is_idle } in seen {
             let Some(no) = self.targets.remove(&(process, life)) else { continue };
+            self.was_idle(no, process, is_idle);
             self.took_effect(no, Effect { process, life, at, exited, error });
             fault = Some(no);
         }
@@ -135,6 +137,12 @@ impl Effects {
         self.entries.get(&no)
     }
 
+    fn was_idle(&mut self, no: FaultNo, process: ProcessId, is_idle: bool) {
+        let Some(entry) = self.entries.get_mut(&no) else { return };
+        entry.idle.retain(|it| *it != process);
+        entry.idle.extend(is_idle.then_some(process));
+    }
+
     fn took_effect(&mut self, no: FaultNo, effect: Effect) {
         let Some(entry) = self.entries.get_mut(&no) else { return };
         // Replaying the journal repeats earlier reports.
@@ -160,7 +168,8 @@ mod tests {
     fn seen(process: u32, life: u32, micros: u64) -> Seen {
         let at = Some(DUE + Span::from_micros(micros));
         let exited = at.map(|it| it + Span::from_micros(50));
-        Seen { process: ProcessId(process), life: Life(life), at, exited, error: Span::from_micros(10) }
+        let (process, life, error) = (ProcessId(process), Life(life), Span::from_micros(10));
+        Seen { process, life, at, exited, error, is_idle: false }
     }
 
     fn injected(no: u32) -> Fact {

@@ -62,6 +62,8 @@ pub(crate) struct Seen {
     pub(crate) exited: Option<Time>,
     /// Largest possible error of `at` and `exited`.
     pub(crate) error: Span,
+    /// Whether it is known that no command of the life was running.
+    pub(crate) is_idle: bool,
 }
 
 /// The places of all processes. A process has at most one hosted life, even if earlier lives still run

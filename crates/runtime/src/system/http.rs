@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use faultline_core::Ending;
@@ -12,6 +12,8 @@ use http::{Request, Uri};
 use http_body_util::Empty;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use nix::errno::Errno;
+use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -32,7 +34,7 @@ pub(super) async fn request(url: &str) -> io::Result<Ending> {
         .header(CONNECTION, "close")
         .body(Empty::<Bytes>::new())
         .map_err(invalid)?;
-    let stream = TcpStream::connect(format!("{host}:{port}")).await?;
+    let stream = connect(&format!("{host}:{port}")).await?;
     let mut lenient = http1::Builder::new();
     lenient
         .allow_obsolete_multiline_headers_in_responses(true)
@@ -52,18 +54,44 @@ pub(super) async fn request(url: &str) -> io::Result<Ending> {
     Ok(Ending::Http(answer.status().as_u16()))
 }
 
+/// Opens a connection. The server may have answered and closed it already, so a reset is no error here.
+async fn connect(address: &str) -> io::Result<TcpStream> {
+    let mut failed = None;
+    for address in tokio::net::lookup_host(address).await? {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        let begun = socket.connect(&address.into());
+        if begun.is_ok()
+            || begun.as_ref().is_err_and(|it| it.raw_os_error() == Some(Errno::EINPROGRESS as i32))
+        {
+            let stream = TcpStream::from_std(socket.into())?;
+            stream.writable().await?;
+            match stream.take_error()?.filter(|it| it.kind() != io::ErrorKind::ConnectionReset) {
+                None => return Ok(stream),
+                error => failed = error,
+            }
+        } else {
+            failed = begun.err();
+        }
+    }
+    Err(failed.unwrap_or_else(|| io::Error::other("the name has no address")))
+}
+
 /// A connection from which nothing is read until the request has been written. Some servers answer as soon as a connection
-/// opens, and `hyper` refuses answers for which there is no request.
+/// opens, and `hyper` refuses answers for which there is no request. Some of them then close it without reading the request,
+/// so if that cannot be written, there may still be an answer.
 struct RequestFirst {
     stream: TcpStream,
     is_written: bool,
+    /// Why the request could not be written.
+    failed: Option<io::Error>,
     /// The task that waits for an answer.
     reader: Option<Waker>,
 }
 
 impl RequestFirst {
     fn on(stream: TcpStream) -> RequestFirst {
-        RequestFirst { stream, is_written: false, reader: None }
+        RequestFirst { stream, is_written: false, failed: None, reader: None }
     }
 }
 
@@ -77,19 +105,22 @@ impl AsyncRead for RequestFirst {
             self.reader = Some(on.waker().clone());
             return Poll::Pending;
         }
-        Pin::new(&mut self.stream).poll_read(on, buffer)
+        let before = buffer.filled().len();
+        let read = ready!(Pin::new(&mut self.stream).poll_read(on, buffer));
+        let has_ended = read.is_ok() && buffer.filled().len() == before;
+        Poll::Ready(self.failed.take_if(|_| has_ended).map_or(read, Err))
     }
 }
 
 impl AsyncWrite for RequestFirst {
     fn poll_write(mut self: Pin<&mut Self>, on: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(on, bytes);
-        // If the connection has failed, reading from it shows why.
-        if written.is_ready() {
-            self.is_written = true;
-            self.reader.take().into_iter().for_each(Waker::wake);
-        }
-        written
+        let written = ready!(Pin::new(&mut self.stream).poll_write(on, bytes));
+        self.is_written = true;
+        self.reader.take().into_iter().for_each(Waker::wake);
+        Poll::Ready(Ok(written.unwrap_or_else(|error| {
+            self.failed = Some(error);
+            bytes.len()
+        })))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, on: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -158,6 +189,36 @@ mod tests {
                 assert_eq!(answer(bytes, false).await.unwrap(), Ending::Http(status));
             }
             assert_eq!(answer(b"HTTP/1.1 200 OK\r\n\r\nok", true).await.unwrap(), Ending::Http(200));
+        });
+    }
+
+    /// Sends bytes, and resets the connection before anything is written to it.
+    async fn reset(bytes: &'static [u8]) -> RequestFirst {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut peer, _) = listener.accept().await.unwrap();
+        peer.write_all(bytes).await.unwrap();
+        peer.set_zero_linger().unwrap();
+        drop(peer);
+        stream.ready(tokio::io::Interest::ERROR).await.unwrap();
+        RequestFirst::on(stream)
+    }
+
+    #[test]
+    fn an_answer_is_read_although_the_request_cannot_be_written() {
+        run(async {
+            let mut stream = reset(b"HTTP/1.1 200 OK\r\n\r\n").await;
+            stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+            let mut text = [0; 19];
+            stream.read_exact(&mut text).await.unwrap();
+            assert!(text.starts_with(b"HTTP/1.1 200 OK"));
+            let mut stream = reset(b"").await;
+            stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+            let error = stream.read(&mut text).await.unwrap_err();
+            assert!(
+                error.kind() == io::ErrorKind::ConnectionReset || error.kind() == io::ErrorKind::BrokenPipe,
+                "{error}"
+            );
         });
     }
 

@@ -1,5 +1,6 @@
 //! The output of a command: a file of limited size, and the lines that match watches.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,7 +17,7 @@ use regex::Regex;
 /// The maximum number of bytes of output in one message.
 pub(crate) const PIECE: usize = 16 << 10;
 /// Length of the longest line that watches see as a whole, in bytes.
-const LONGEST_LINE: usize = 4096;
+const LONGEST_LINE: usize = 64 << 10;
 /// Number of bytes of a line that a fact contains.
 pub(super) const MOST_QUOTED: usize = 200;
 /// The maximum number of matches per watch and second.
@@ -184,20 +185,62 @@ fn plain(bytes: &[u8]) -> String {
     if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n") } else { text }
 }
 
+/// Returns the text of a line without terminal escapes. Bytes that are not text, and control characters, appear as `\xff`:
+/// two lines have the same text only if they are the same.
+fn exact(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for it in chunk.valid().chars() {
+            match it {
+                // What begins or ends a terminal escape.
+                '\x07' | '\x18' | '\x1a' | '\x1b' | '\t' => text.push(it),
+                '\0'..='\x1f' | '\x7f' => text += &format!("\\x{:02x}", it as u32),
+                _ => text.push(it),
+            }
+        }
+        chunk.invalid().iter().for_each(|it| text += &format!("\\x{it:02x}"));
+    }
+    strip_str(&text).to_string()
+}
+
+/// How much of a line is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// All of it.
+    Whole,
+    /// Its beginning: the rest may follow, or the command was killed.
+    Beginning,
+    /// Its beginning, because it is longer than [`LONGEST_LINE`].
+    Cut,
+}
+
 /// Finds the lines of one stream that match watches. Lines end with LF, CR or CRLF, or with the stream. Terminal escapes
 /// are not part of a line.
+///
+/// What named groups match in the beginning of a line is not passed on: a value could be incomplete.
 pub(super) struct Lines<'a> {
     watches: &'a [(WatchNo, Regex)],
     /// The beginning of a line whose end has not arrived.
     open: Vec<u8>,
-    /// For each watch, the start of the current second and the number of matches in it.
-    matches: Vec<(Instant, u32)>,
+    /// Whether a part of this line was dropped.
+    is_cut: bool,
+    found: Vec<Found>,
+}
+
+/// What a watch has found in a stream.
+struct Found {
+    /// The start of the current second.
+    second: Instant,
+    /// The number of matches in it.
+    count: u32,
+    /// Whether the beginning of the line whose end has not arrived was passed on.
+    has_begun: bool,
 }
 
 impl<'a> Lines<'a> {
     pub(super) fn new(watches: &'a [(WatchNo, Regex)]) -> Lines<'a> {
-        let matches = watches.iter().map(|_| (Instant::now(), 0)).collect();
-        Lines { watches, open: Vec::new(), matches }
+        let none = |_: &_| Found { second: Instant::now(), count: 0, has_begun: false };
+        Lines { watches, open: Vec::new(), is_cut: false, found: watches.iter().map(none).collect() }
     }
 
     /// Handles output, and passes what it shows to `found`. `log_line` is the number that the line in which the output
@@ -209,48 +252,84 @@ impl<'a> Lines<'a> {
         let mut rest = bytes;
         while let Some(end) = rest.iter().position(|it| matches!(it, b'\n' | b'\r')) {
             self.keep(&rest[..end]);
-            self.end(log_line, &mut found);
+            self.end(Part::Whole, log_line, &mut found);
             log_line = log_line.saturating_add(u32::from(rest[end] == b'\n'));
             rest = &rest[end + 1..];
         }
         self.keep(rest);
     }
 
-    /// Handles the end of the stream.
-    pub(super) fn finish(&mut self, log_line: u32, mut found: impl FnMut(Observation)) {
-        self.end(log_line, &mut found);
+    /// Handles a pause in the middle of a line: a program may wait for an answer to it. Passes on its beginning where a
+    /// watch matches this whatever follows, except for watches with named groups.
+    pub(super) fn pause(&mut self, log_line: u32, mut found: impl FnMut(Observation)) {
+        if self.open.is_empty() {
+            return;
+        }
+        let line = exact(&self.open);
+        let more = format!("{line}\u{fffd}");
+        self.matched(&line, Part::Beginning, log_line, &mut found, |pattern| {
+            pattern.capture_names().flatten().next().is_none() && pattern.is_match(&more)
+        });
+    }
+
+    /// Handles the end of the stream. The last line is whole unless its program was killed.
+    pub(super) fn finish(&mut self, was_killed: bool, log_line: u32, mut found: impl FnMut(Observation)) {
+        let part = if was_killed { Part::Beginning } else { Part::Whole };
+        self.end(part, log_line, &mut found);
     }
 
     /// Escapes take room, so more than the longest line is kept.
     fn keep(&mut self, part: &[u8]) {
         let room = 2 * LONGEST_LINE - self.open.len();
+        self.is_cut |= part.len() > room;
         self.open.extend_from_slice(&part[..part.len().min(room)]);
     }
 
     /// Handles the end of a line. Between CR and LF, there is none.
-    fn end(&mut self, log_line: u32, found: &mut impl FnMut(Observation)) {
+    fn end(&mut self, part: Part, log_line: u32, found: &mut impl FnMut(Observation)) {
+        let is_cut = std::mem::take(&mut self.is_cut);
         if self.open.is_empty() {
             return;
         }
-        let line = plain(&std::mem::take(&mut self.open));
-        self.matched(beginning(&line, LONGEST_LINE), log_line, found);
+        let line = exact(&std::mem::take(&mut self.open));
+        let part = if is_cut || line.len() > LONGEST_LINE { Part::Cut } else { part };
+        self.matched(beginning(&line, LONGEST_LINE), part, log_line, found, |_| true);
+        self.found.iter_mut().for_each(|it| it.has_begun = false);
     }
 
-    fn matched(&mut self, line: &str, log_line: u32, found: &mut impl FnMut(Observation)) {
-        for ((watch, pattern), (second, count)) in self.watches.iter().zip(&mut self.matches) {
+    fn matched(
+        &mut self,
+        line: &str,
+        part: Part,
+        log_line: u32,
+        found: &mut impl FnMut(Observation),
+        permits: impl Fn(&Regex) -> bool,
+    ) {
+        for ((watch, pattern), of) in self.watches.iter().zip(&mut self.found) {
             let watch = *watch;
-            if !pattern.is_match(line) {
+            if of.has_begun || !permits(pattern) {
                 continue;
             }
-            if second.elapsed() >= Duration::from_secs(1) {
-                (*second, *count) = (Instant::now(), 0);
+            let is_match = pattern.is_match(line);
+            // Its end may match, or show another value.
+            let is_doubtful =
+                part == Part::Cut && (!is_match || pattern.capture_names().flatten().next().is_some());
+            if is_match {
+                of.has_begun = true;
+                if of.second.elapsed() >= Duration::from_secs(1) {
+                    (of.second, of.count) = (Instant::now(), 0);
+                }
+                of.count += 1;
+                if of.count <= MOST_PER_SECOND {
+                    let end = line.char_indices().map(|it| it.0).find(|it| *it >= MOST_QUOTED);
+                    let quoted = line[..end.unwrap_or(line.len())].into();
+                    let groups = if part == Part::Whole { groups(pattern, line) } else { BTreeMap::new() };
+                    found(Observation::Logged { watch, line: quoted, log_line, groups });
+                } else if of.count == MOST_PER_SECOND + 1 {
+                    found(Observation::LeftOut { watch });
+                }
             }
-            *count += 1;
-            if *count <= MOST_PER_SECOND {
-                let end = line.char_indices().map(|it| it.0).find(|it| *it >= MOST_QUOTED);
-                let quoted = line[..end.unwrap_or(line.len())].into();
-                found(Observation::Logged { watch, line: quoted, log_line, groups: groups(pattern, line) });
-            } else if *count == MOST_PER_SECOND + 1 {
+            if is_doubtful {
                 found(Observation::LeftOut { watch });
             }
         }
@@ -265,15 +344,31 @@ fn groups(pattern: &Regex, line: &str) -> BTreeMap<Arc<str>, Arc<str>> {
     names().filter_map(|it| Some((it.into(), value(captures.name(it)?.as_str()).into()))).collect()
 }
 
-/// Returns a value of a group, whose length is limited. Two values are equal only if the whole values are.
+/// Returns a value of a group, whose length is limited. Two values are equal only if the whole values are. Zeros of a long
+/// number that have no effect on it are omitted.
 fn value(whole: &str) -> String {
+    let whole = if whole.len() > MOST_OF_GROUP { without_zeros(whole) } else { whole.into() };
     if whole.len() <= MOST_OF_GROUP {
-        return whole.to_owned();
+        return whole.into_owned();
     }
     let mut hash = DefaultHasher::new();
     whole.hash(&mut hash);
     let hash = format!("~{:016x}", hash.finish());
-    format!("{}{hash}", beginning(whole, MOST_OF_GROUP - hash.len()))
+    format!("{}{hash}", beginning(&whole, MOST_OF_GROUP - hash.len()))
+}
+
+/// Returns a number without leading zeros, and without zeros at the end of its fraction. Other text is returned as it is.
+fn without_zeros(text: &str) -> Cow<'_, str> {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, "0"));
+    let is_digits = |it: &str| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit());
+    if !is_digits(whole) || !is_digits(fraction) {
+        return text.into();
+    }
+    let sign = if text.starts_with('-') { "-" } else { "" };
+    let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
+    let fraction = if fraction.is_empty() { String::new() } else { format!(".{fraction}") };
+    format!("{sign}{}{fraction}", if whole.is_empty() { "0" } else { whole }).into()
 }
 
 #[cfg(test)]
@@ -351,7 +446,7 @@ mod tests {
             _ => found.push("left out".to_owned()),
         };
         parts.iter().for_each(|it| lines.push(it, 1, &mut note));
-        lines.finish(1, note);
+        lines.finish(false, 1, note);
         found
     }
 
@@ -396,13 +491,73 @@ mod tests {
         log.extend(merged.flush(1));
         lines[0].push(b"x6\n", merged.next_line(0), &mut note);
         log.extend(merged.add(0, b"x6\n"));
-        lines[1].finish(merged.next_line(1), &mut note);
+        lines[1].finish(false, merged.next_line(1), &mut note);
         let log = String::from_utf8(log).unwrap();
         let log: Vec<&str> = log.lines().collect();
         for (number, line) in &found[..found.len() - 1] {
             assert_eq!(log[number - 1], &**line, "{log:?}");
         }
         assert_eq!(found.len(), 6);
+    }
+
+    /// Returns the lines of a watch and their groups: `pause` follows each part but the last.
+    fn seen(pattern: &str, parts: &[&[u8]], was_killed: bool) -> Vec<String> {
+        let watches = [(WatchNo(0), Regex::new(pattern).unwrap())];
+        let mut lines = Lines::new(&watches);
+        let mut seen = Vec::new();
+        let mut note = |it| match it {
+            Observation::Logged { line, groups, .. } => {
+                let groups: Vec<_> = groups.iter().map(|it| format!(" {}={}", it.0, it.1)).collect();
+                seen.push(format!("{line}{}", groups.concat()));
+            }
+            _ => seen.push("left out".to_owned()),
+        };
+        for (number, part) in parts.iter().enumerate() {
+            lines.push(part, 1, &mut note);
+            if number + 1 < parts.len() {
+                lines.pause(1, &mut note);
+            }
+        }
+        lines.finish(was_killed, 1, note);
+        seen
+    }
+
+    #[test]
+    fn a_line_without_its_end_is_matched_after_a_pause_if_no_rest_changes_this() {
+        assert_eq!(seen("FATAL", &[b"FATAL: no disk", b""], false), ["FATAL: no disk"]);
+        assert_eq!(seen("FATAL", &[b"FATAL", b": no disk\nFATAL\n"], false), ["FATAL", "FATAL"]);
+        assert_eq!(seen("^ready$", &[b"ready", b" in 5 s\n"], false), [""; 0]);
+        assert_eq!(seen("^ready$", &[b"ready", b"\n"], false), ["ready"]);
+        assert_eq!(seen(r"step (?<s>\d+)", &[b"step 1", b"2\n"], false), ["step 12 s=12"]);
+    }
+
+    #[test]
+    fn values_of_an_incomplete_line_are_not_compared() {
+        const STEP: &str = r"step (?<s>\d+)";
+        assert_eq!(seen(STEP, &[b"step 1\nstep 2"], false), ["step 1 s=1", "step 2 s=2"]);
+        assert_eq!(seen(STEP, &[b"step 1\nstep 2"], true), ["step 1 s=1", "step 2"]);
+        let long = [b"step 1", &[b'.'; LONGEST_LINE][..], b"\n"].concat();
+        let seen = seen(STEP, &[&long], false);
+        assert_eq!((seen.len(), &*seen[1]), (2, "left out"));
+        assert!(seen[0].starts_with("step 1.."), "{}", seen[0]);
+    }
+
+    #[test]
+    fn different_bytes_are_different_text() {
+        let of = |it: &[u8]| exact(it);
+        assert_eq!(of(b"\x1b[32mok\x1b[0m\t."), "ok\t.");
+        assert_eq!((&*of(b"a\xff"), &*of(b"a\xfe"), &*of(b"a\0b")), (r"a\xff", r"a\xfe", r"a\x00b"));
+        assert_eq!(of("\u{85}é".as_bytes()), "\u{85}é");
+    }
+
+    #[test]
+    fn long_numbers_are_the_same_if_only_zeros_differ() {
+        let zeros = "0".repeat(80);
+        assert_eq!(
+            (value(&format!("-{zeros}1.5{zeros}")), value(&format!("0.{zeros}"))),
+            ("-1.5".into(), "0".into())
+        );
+        assert_ne!(value(&format!("1{zeros}")), value(&format!("1{zeros}0")));
     }
 
     #[test]
@@ -418,9 +573,9 @@ mod tests {
         ] {
             assert_eq!(found(LEADS, parts), ["became leader"], "{parts:?}");
         }
-        let long = [&[b'x'; 5_000][..], b" became leader\nbecame leader\n"].concat();
-        assert_eq!(found("became leader", &[&long]), ["became leader"]);
-        assert_eq!(found("^x{4096}$", &[&long]).len(), 1);
+        let long = [&[b'x'; LONGEST_LINE][..], b" became leader\nbecame leader\n"].concat();
+        assert_eq!(found("became leader", &[&long]), ["left out", "became leader"]);
+        assert_eq!(found("^x{9}", &[&long]).len(), 1);
         assert_eq!(found("^$", &[b"\n\r\n"]), [""; 0], "blank lines are no lines");
     }
 }

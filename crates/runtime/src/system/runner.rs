@@ -81,6 +81,7 @@ pub(crate) async fn run(
         has_checked: Cell::new(false),
         has_failed: Cell::new(false),
         is_stopping: Cell::new(false),
+        was_killed: Cell::new(None),
         group: Cell::new(None),
         output: RefCell::default(),
         readers: RefCell::default(),
@@ -142,6 +143,8 @@ pub(super) struct Shared {
     /// Whether the command has exited although it must not.
     has_failed: Cell<bool>,
     is_stopping: Cell<bool>,
+    /// Whether a signal ended the command, once its first process has ended.
+    was_killed: Cell<Option<bool>>,
     /// The process group of the command, while its first process runs.
     group: Cell<Option<Pid>>,
     output: RefCell<Merged>,
@@ -348,6 +351,8 @@ impl Shared {
         self.group.set(None);
         drop(std::fs::remove_file(faultline_guard::group_file(&self.system.dir)));
         let ending = status.map_or_else(|error| Ending::Failed(error.to_string().into()), ending_of);
+        // Shells report the signals that end their programs as a status above 128.
+        self.was_killed.set(Some(matches!(ending, Ending::Signal(_) | Ending::Exit(129..))));
         let mut left = self.remaining();
         let mut last = Vec::new();
         // What a command has left behind may become ready.
@@ -373,6 +378,15 @@ impl Shared {
         all.into_iter().filter(|it| !is_of_attempt(*it)).collect()
     }
 
+    /// Returns whether a signal ended the command. This is known shortly after its output has ended.
+    async fn was_killed(&self) -> bool {
+        let asked = Instant::now();
+        while self.was_killed.get().is_none() && asked.elapsed() < OUTPUT_WITHIN {
+            sleep(READY_EVERY / 10).await;
+        }
+        self.was_killed.get().unwrap_or_default()
+    }
+
     /// Copies the output of a stream to the log, and observes the lines that match watches.
     async fn read(&self, from: Option<impl AsyncRead + Unpin>, stream: usize) {
         let Some(mut from) = from else { return };
@@ -387,18 +401,25 @@ impl Shared {
                     Ok(read) => read,
                     Err(_) => {
                         is_whole = true;
+                        let mut found = Vec::new();
+                        let log_line = self.output.borrow().next_line(stream);
+                        lines.pause(log_line, |it| found.push(it));
                         let bytes = self.output.borrow_mut().flush(stream);
                         self.write(bytes).await;
+                        for it in found {
+                            self.observe(it).await;
+                        }
                         continue;
                     }
                 },
             };
             let mut found = Vec::new();
-            let log_line = self.output.borrow().next_line(stream);
             let read = read.unwrap_or_default();
+            let was_killed = read == 0 && self.was_killed().await;
+            let log_line = self.output.borrow().next_line(stream);
             let bytes = match read {
                 0 => {
-                    lines.finish(log_line, |it| found.push(it));
+                    lines.finish(was_killed, log_line, |it| found.push(it));
                     self.output.borrow_mut().flush(stream)
                 }
                 _ => {

@@ -649,7 +649,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
             );
         }
         attacks.resealed("`effects` of faults added", &["the effects of faults were measured"], |it, _| {
-            it.effects = vec![EffectEntry { no: FaultNo(0), due: Time(0), on: Vec::new() }];
+            it.effects = vec![EffectEntry { no: FaultNo(0), due: Time(0), on: Vec::new(), idle: Vec::new() }];
         });
         attacks.resealed("`duration` lengthened", &["the run ended after"], |it, _| it.duration.0 *= 10);
         attacks.resealed(
