@@ -1,15 +1,17 @@
 //! Reads and judges recorded runs, for the commands that need only a record.
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use faultline_checker::Strictness;
 use faultline_clustering::CommunicationGraph;
+use faultline_consistency::{foreign, model};
 pub(crate) use faultline_console::recording::LocatedRecording;
 use faultline_console::recording::{HELP, located, open};
 use faultline_core::fault::Outcome;
 use faultline_core::{Fact, Incarnation, ProcessId};
+use faultline_history::{Context, History};
 use faultline_report::diagram::svg;
 use faultline_report::explain::{explain, time_by_part};
 use faultline_report::{DisplayNames, Timeline, page, text};
@@ -139,7 +141,13 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, CommandError> 
         output::note(format_args!("the record is incomplete: {flaw}"));
     }
     warn_if_incomplete(&manifest);
-    let out = io::BufWriter::new(io::stdout().lock());
+    if arguments.clients.is_some() && arguments.format != ExportFormat::Jepsen {
+        return Err(CommandError::input(miette!(
+            help = "add `--format jepsen`, or omit `--clients`",
+            "`--clients` works only with `--format jepsen`"
+        )));
+    }
+    let mut out = io::BufWriter::new(io::stdout().lock());
     let printed = match arguments.format {
         ExportFormat::Jsonl => export::json_lines(&trace, &manifest, out),
         ExportFormat::Csv => export::csv(&trace, &manifest, out),
@@ -148,6 +156,10 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, CommandError> 
             export::graph(&trace, &application(&manifest), out)
         }
         ExportFormat::Events => export::events(&trace, &manifest, out),
+        ExportFormat::Jepsen => {
+            let text = history_of_clients(&trace, &manifest, arguments.clients.as_deref())?;
+            out.write_all(text.as_bytes()).and_then(|()| out.flush())
+        }
     };
     match printed {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -155,6 +167,39 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, CommandError> 
         }
         _ => Ok(Exit::Pass),
     }
+}
+
+/// Returns the history of clients with this name, or the only one, in the form of Jepsen.
+fn history_of_clients(
+    trace: &Trace,
+    manifest: &Manifest,
+    name: Option<&str>,
+) -> Result<String, CommandError> {
+    let context = Context::from_manifest(manifest);
+    let history = History::new(trace, &context);
+    let all = history.clients();
+    let names: Vec<String> = all.iter().map(|it| format!("`{}`", it.entry.name)).collect();
+    let problem = |what: String, help: String| CommandError::input(miette!(help = help, "{what}"));
+    let found = match (name, all) {
+        (_, []) => {
+            let help = "export a run of a system with `clients` in its file (docs/histories.md)";
+            return Err(problem("the run has no clients".to_owned(), help.to_owned()));
+        }
+        (Some(name), _) => all.iter().find(|it| it.entry.name == name),
+        (None, [only]) => Some(only),
+        (None, _) => None,
+    };
+    let Some(found) = found else {
+        let what = match name {
+            Some(name) => format!("the run has no clients `{name}`"),
+            None => format!("the run has {} histories of clients", all.len()),
+        };
+        return Err(problem(what, format!("choose one with `--clients`: {}", names.join(", "))));
+    };
+    let model = model(&found.entry.workload.model).expect("a history has a model");
+    let mut text = String::new();
+    foreign::write(&found.operations, model, &mut text).expect("a text can be extended");
+    Ok(text)
 }
 
 /// Returns the communication graphs of the run recorded in `dir`, one for each of `intervals` intervals of equal

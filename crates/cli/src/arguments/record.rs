@@ -172,14 +172,18 @@ Examples:
   faultline export faultline-runs/quickstart-7 > facts.jsonl
   faultline export faultline-runs/quickstart-7 --format csv > facts.csv
   faultline export faultline-runs/quickstart-7 --format graph > quickstart.edges
-  faultline export faultline-runs/quickstart-7 --format events > events.jsonl")]
+  faultline export faultline-runs/quickstart-7 --format events > events.jsonl
+  faultline export faultline-runs/etcd-1 --format jepsen > history.edn")]
 pub(crate) struct ExportArguments {
     /// Read the recorded run in this directory [default: the newest one in `faultline-runs`]
     pub(crate) dir: Option<PathBuf>,
     /// Choose the output: a table of facts as JSON objects or comma-separated values (docs/bundle.md lists the
-    /// columns), the communication graph, or events for `faultline check --events`
+    /// columns), the communication graph, events for `faultline check --events`, or what clients were told
     #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
     pub(crate) format: ExportFormat,
+    /// Export the history of these clients (`clients` in the file); only for `jepsen` [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) clients: Option<String>,
 }
 
 /// Output of `export`.
@@ -194,4 +198,6 @@ pub(crate) enum ExportFormat {
     Graph,
     /// The facts between a line that describes the run and a line that states how it ended.
     Events,
+    /// The operations of clients in the form of Jepsen (`history.edn`), for Elle, Knossos or `faultline check --history`.
+    Jepsen,
 }

@@ -38,6 +38,17 @@ fn clients_find_the_stale_reads_of_a_lagging_replica() {
     let drawing = history["anomalies"][0]["drawings"][0].as_str().unwrap();
     assert!(drawing.contains("client") && drawing.contains("read"), "{drawing}");
     place.faultline(["check", "run"]).assert().code(1).stdout(contains("kv.read"));
+    // For other judges, in the form of Jepsen, which finds the same.
+    let export = |options: &[&str]| {
+        let words = ["export", "run", "--format", "jepsen"].iter().chain(options);
+        place.faultline(words.copied()).output().unwrap()
+    };
+    place.write("history.edn", export(&[]).stdout);
+    let check = ["check", "--history", "history.edn", "--model", "register"];
+    place.faultline(check).assert().code(1).stdout(contains("linearizable"));
+    assert_eq!(export(&["--clients", "kv"]).stdout, export(&[]).stdout);
+    let refused = export(&["--clients", "other"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("choose one with `--clients`: `kv`"));
 }
 
 #[test]

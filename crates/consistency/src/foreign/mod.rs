@@ -12,12 +12,14 @@
 mod assemble;
 mod data;
 mod edn;
+mod write;
 
 use crate::models::Model;
 use crate::operation::History;
 use assemble::{Assembly, Shape};
 use data::Data;
 use edn::Reader;
+pub use write::write;
 
 /// The longest file that is read, in bytes.
 pub const MOST_BYTES: u64 = 256 << 20;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use faultline_consistency::clients::{Memory, Recorded, Reply, history_of, line_of, reply_of};
+use faultline_consistency::foreign::{read, write};
 use faultline_consistency::{Limits, MODELS, Verdict, Workload, judge, model};
 use faultline_core::operation::{Answer, Call, Completion, FINAL, Key, Step};
 use faultline_core::{Life, Span, Time};
@@ -145,7 +146,13 @@ fn judged(workload: &Workload, level: usize, all: &[(u16, u64, Call, Completion)
         concluded: Some((Time(at * 10 + 5), completion)),
     });
     let history = history_of(&recorded.collect::<Vec<_>>(), Time::ZERO);
-    let judgement = judge(&history, model(&workload.model).unwrap(), level, Limits::default());
+    let model = model(&workload.model).unwrap();
+    let judgement = judge(&history, model, level, Limits::default());
+    // For other judges, it is written in the form of Jepsen.
+    let mut text = String::new();
+    write(&history, model, &mut text).unwrap();
+    let history = read(text.as_bytes(), model).unwrap();
+    assert_eq!(judge(&history, model, level, Limits::default()).verdict, judgement.verdict, "{text}");
     let anomalies = judgement.anomalies.iter().map(|it| format!("{}: {}", it.kind, it.cases[0].sentence));
     let doubts = judgement.doubts.iter().map(|it| it.what.clone());
     (judgement.verdict, anomalies.chain(doubts).collect())

@@ -1,7 +1,7 @@
 //! Histories that other programs recorded.
 
-use faultline_consistency::foreign::{ForeignError, read};
-use faultline_consistency::{Limits, Verdict, WIDTH, draw, judge, model};
+use faultline_consistency::foreign::{ForeignError, read, write};
+use faultline_consistency::{History, Limits, Verdict, WIDTH, draw, judge, model};
 
 use crate::random::Random;
 
@@ -120,6 +120,54 @@ fn a_dequeue_that_failed_because_the_queue_was_empty_is_an_answer() {
         ("{:process 1, :type :ok, :f :dequeue, :value 1}", Verdict::Pass),
     ] {
         assert_eq!(verdict(&history(end), "queue", 2).0, expected, "{end}");
+    }
+}
+
+/// Writes a history and reads it again.
+fn rewritten(history: &History, name: &str) -> History {
+    let mut text = String::new();
+    write(history, model(name).unwrap(), &mut text).unwrap();
+    read(text.as_bytes(), model(name).unwrap()).unwrap_or_else(|error| panic!("{name}: {error:?}: {text}"))
+}
+
+/// Returns the operations in words.
+fn told(history: &History) -> Vec<String> {
+    let told = |it: &faultline_consistency::Operation| {
+        format!("{} {} {} {:?}", history.describe(it), it.call_at, it.return_at, it.outcome.clone())
+    };
+    history.operations.iter().map(told).collect()
+}
+
+#[test]
+fn a_history_that_was_written_is_read_as_it_was() {
+    for name in NAMES {
+        for is_right in [true, false] {
+            let history = read(jepsen(name, is_right).as_bytes(), model(name).unwrap()).unwrap();
+            assert_eq!(told(&rewritten(&history, name)), told(&history), "{name}");
+        }
+    }
+    // Operations without an effect, without a result, and with another value; keys and values that are texts.
+    for (name, text) in [
+        (
+            "register",
+            "{:process 0, :type :invoke, :f :write, :value [\"a b\" \"\\\"x\\\\\"], :time 1}
+             {:process 0, :type :fail, :f :write, :value [\"a b\" \"x\"], :time 2, :error :down}
+             {:process 1, :type :invoke, :f :cas, :value [:k [1 2]], :time 3}
+             {:process 1, :type :fail, :f :cas, :value [:k [1 2]], :time 4}
+             {:process 2, :type :invoke, :f :cas, :value [:k [1 2]], :time 5}
+             {:process 2, :type :fail, :f :cas, :value [:k [1 2]], :time 6, :error :down}
+             {:process 3, :type :invoke, :f :read, :value [:k nil], :time 7}
+             {:process 3, :type :info, :f :read, :value [:k nil], :time 8}",
+        ),
+        (
+            "queue",
+            "{:process 0, :type :invoke, :f :dequeue, :value nil, :time 1}
+             {:process 0, :type :fail, :f :dequeue, :value nil, :time 2, :error :empty}
+             {:process 1, :type :invoke, :f :enqueue, :value 4, :time 3}",
+        ),
+    ] {
+        let history = read(text.as_bytes(), model(name).unwrap()).unwrap();
+        assert_eq!(told(&rewritten(&history, name)), told(&history), "{name}");
     }
 }
 
