@@ -70,6 +70,9 @@ pub struct AnomalySummary {
     pub count: usize,
     /// The first case as a sentence.
     pub sentence: String,
+    /// The last fault that took effect before the end of the first case; omitted if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<u32>,
     /// The first cases as text, in at most 100 columns.
     pub drawings: Vec<String>,
     /// The first cases as pictures.
@@ -79,7 +82,7 @@ pub struct AnomalySummary {
 
 impl HistorySummary {
     /// Summarises a history.
-    pub(crate) fn of(it: &ClientHistory) -> HistorySummary {
+    pub(crate) fn of(it: &ClientHistory, run: &faultline_history::History<'_>) -> HistorySummary {
         let judgement = &it.judgement;
         let mut left = DRAWN;
         let each = if judgement.anomalies.len() > 1 { 1 } else { DRAWN };
@@ -89,6 +92,7 @@ impl HistorySummary {
             AnomalySummary {
                 kind: anomaly.kind,
                 count: anomaly.count,
+                fault: anomaly.cases.first().and_then(|case| it.fault_before(run, case)).map(|it| it.0),
                 sentence: anomaly.cases.first().map_or_else(String::new, |it| it.sentence.clone()),
                 drawings: drawn.iter().map(|case| draw(&it.operations, case)).collect(),
                 pictures: drawn.iter().map(|case| picture(&it.operations, case).into_string()).collect(),

@@ -202,7 +202,7 @@ fn page(
                 h2 { "Links" }
                 (links(summary))
             }
-            (terms::section(terms::OF_A_RUN))
+            (terms::section(if summary.is_system { terms::OF_A_SYSTEM } else { terms::OF_A_RUN }))
             h2 { "Federation" }
             details {
                 summary { "Federation file of this run" }
@@ -356,9 +356,11 @@ fn diagram_section(diagram: &Diagram, within: (&str, bool), notes: &[String]) ->
             span.protocols { (sign("lost", "work undone")) }
         }
         p.hint {
-            "Drag to move, double-click or " kbd { "Ctrl" } "+scroll to zoom, hover over an item for details, and \
-                click a message to see its causal past. "
-            "Where too many messages are in view, shades show how many there are. The band of a folded cluster shows the share of \
+            "Drag to move, double-click or " kbd { "Ctrl" } "+scroll to zoom, and hover over an item for details. "
+            span.protocols {
+                "Click a message to see its causal past. Where too many messages are in view, shades show how many there are. "
+            }
+            "The band of a folded cluster shows the share of \
                 its processes in each state; click the cluster's name to unfold it. The slider chooses the time of the \
                 states below. Filters can be part of the address: " code { "#process=NAME&kind=resent" } "."
             @for note in notes { " " (note) }
@@ -367,8 +369,9 @@ fn diagram_section(diagram: &Diagram, within: (&str, bool), notes: &[String]) ->
             summary { "Keys in the diagram (" kbd { "?" } ")" }
             p.hint {
                 kbd { "+" } " " kbd { "\u{2212}" } " " kbd { "\u{2190}" } " " kbd { "\u{2192}" } " zoom and move, " kbd { "0" } " whole run, "
-                kbd { "n" } " " kbd { "p" } " next and previous event, " kbd { "[" } " " kbd { "]" } " messages of the previous and next \
-                process, " kbd { "f" } " fold or unfold clusters, " kbd { "space" } " play, " kbd { "Esc" } " all messages."
+                kbd { "n" } " " kbd { "p" } " next and previous event, "
+                span.protocols { kbd { "[" } " " kbd { "]" } " messages of the previous and next process, " }
+                kbd { "f" } " fold or unfold clusters, " kbd { "space" } " play" span.protocols { ", " kbd { "Esc" } " all messages" } "."
             }
         }
         noscript { p.hint { "The interactive diagram requires JavaScript. A static picture is in an SVG file next to this page." } }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use faultline_core::Time;
+use faultline_core::{Span, Time};
 use faultline_history::availability::{
-    Before, FaultRecovery, Latency, ProbeHistory, ProbeOutage, Reason, Shows, Strip,
+    Before, FaultRecovery, Latency, ProbeHistory, ProbeOutage, Reason, Sample, Shows, Strip,
 };
 use faultline_trace::duration::{instant, span};
 use maud::{Markup, html};
@@ -124,6 +124,36 @@ pub struct RecoverySummary {
     /// Why it is unknown how the probe recovered from this fault; omitted if it was working when the fault struck.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown: Option<String>,
+    /// The samples from the fault before, or from the start, until this fault took effect; `null` if there are none.
+    pub before: Option<PeriodSummary>,
+    /// The samples from the fault's effect until the probe had recovered or, if it did not or need not, until the next
+    /// fault or the end; `null` if there are none.
+    pub after: Option<PeriodSummary>,
+}
+
+/// What the samples of a probe show in a period.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PeriodSummary {
+    /// The share of the samples that failed, from 0 to 1.
+    pub error_rate: f64,
+    /// The latency that 99 % of the successful samples did not exceed, in seconds; `null` if no sample succeeded.
+    pub p99_seconds: Option<f64>,
+}
+
+impl PeriodSummary {
+    /// Summarises the samples that begin in a period.
+    fn of(probe: &ProbeHistory, (from, upto): (Time, Time)) -> Option<PeriodSummary> {
+        let all = probe.strips.iter().flat_map(|it| &it.samples);
+        let all = all.filter(|it| it.from >= from && it.from < upto && it.shows != Shows::Nothing);
+        let (good, bad): (Vec<&Sample>, Vec<&Sample>) = all.partition(|it| it.is_success());
+        let whole = good.len() + bad.len();
+        let latency = Latency::of(good.iter().map(|it| it.latency()), probe.delays());
+        (whole > 0).then(|| PeriodSummary {
+            error_rate: bad.len() as f64 / whole as f64,
+            p99_seconds: latency.map(|it| LatencySummary::from(it).p99_seconds),
+        })
+    }
 }
 
 /// Summarises the samples of each probe and process.
@@ -169,7 +199,12 @@ pub(crate) fn recoveries(timeline: &Timeline, names: &DisplayNames) -> Vec<Recov
         Before::Failing(process) => Some(format!("it was failing at {} before", names.process(process))),
         Before::Unobserved(process) => Some(format!("it was not observed at {}", names.process(process))),
     };
-    let of_probe = |probe: &ProbeHistory, it: &FaultRecovery| RecoverySummary {
+    let of_probe = |probe: &ProbeHistory, it: &FaultRecovery, before: Time| RecoverySummary {
+        before: PeriodSummary::of(probe, (before, it.effect)),
+        after: {
+            let recovered = it.recovered.filter(|it| *it > Span::ZERO);
+            PeriodSummary::of(probe, (it.effect, it.at + recovered.unwrap_or(it.within)))
+        },
         fault: it.no.0,
         probe: probe.entry.name.clone(),
         at_seconds: timeline.seconds(it.effect),
@@ -178,8 +213,11 @@ pub(crate) fn recoveries(timeline: &Timeline, names: &DisplayNames) -> Vec<Recov
         uncertainty_seconds: probe.uncertainty().as_secs_f64(),
         unknown: unknown(it),
     };
-    let each =
-        |probe: &ProbeHistory| probe.recoveries.iter().map(|it| of_probe(probe, it)).collect::<Vec<_>>();
+    let each = |probe: &ProbeHistory| {
+        let starts = [probe.window.0].into_iter().chain(probe.recoveries.iter().map(|it| it.effect));
+        let each = probe.recoveries.iter().zip(starts).map(|(it, before)| of_probe(probe, it, before));
+        each.collect::<Vec<_>>()
+    };
     let mut all: Vec<_> = timeline.probes.iter().flat_map(each).collect();
     all.sort_by(|a, b| a.at_seconds.total_cmp(&b.at_seconds));
     all
@@ -276,16 +314,23 @@ pub(crate) fn system_numbers(summary: &Summary) -> Markup {
 
 impl RecoverySummary {
     /// The titles of a table of recoveries.
-    pub(crate) const TITLES: [&str; 5] = ["fault", "at", "probe", "failed for", "recovered after"];
+    pub(crate) const TITLES: [&str; 7] =
+        ["fault", "at", "probe", "failed for", "recovered after", "errors", "p99"];
 
     /// Returns the cells of a row in a table of recoveries.
-    pub(crate) fn row(&self) -> [String; 5] {
+    pub(crate) fn row(&self) -> [String; 7] {
+        let change = |of: &dyn Fn(PeriodSummary) -> Option<String>| {
+            let both = [self.before, self.after].map(|it| it.and_then(of).unwrap_or_else(|| "-".to_owned()));
+            if both[0] == both[1] { both[0].clone() } else { both.join(" to ") }
+        };
         [
             self.fault.to_string(),
             instant(self.at_seconds),
             self.probe.clone(),
             if self.failed_seconds > 0.0 { span(self.failed_seconds) } else { "-".to_owned() },
             self.recovered(),
+            change(&|it| Some(percent(it.error_rate, 1.0))),
+            change(&|it| it.p99_seconds.map(span)),
         ]
     }
 
@@ -427,13 +472,13 @@ mod tests {
         let json = serde_json::to_string(&all[0]).unwrap();
         assert!(json.contains("\"unobservedSeconds\":0.0"), "{json}");
         let found = &recoveries(&timeline, &names)[0];
-        let row = ["0", "0.20 s", "write", "400 ms", "300 ms +-150 ms"];
+        let row = ["0", "0.20 s", "write", "400 ms", "300 ms +-150 ms", "0.0 % to 100.0 %", "20.0 ms to -"];
         assert_eq!(found.row(), row.map(str::to_owned));
         let sentence =
             "After fault 0, probe write failed for 400 ms and had recovered after 300 ms +-150 ms.";
         assert_eq!(found.sentence(), sentence);
         let unharmed = RecoverySummary { failed_seconds: 0.0, recovered_seconds: Some(0.0), ..found.clone() };
-        assert_eq!(unharmed.row()[3..], ["-", "did not fail"]);
+        assert_eq!(unharmed.row()[3..5], ["-", "did not fail"]);
         assert_eq!(unharmed.sentence(), "After fault 0, probe write did not fail.");
         let judgement = Judgement { verdict: Verdict::Unknown, reasons: Vec::new(), findings: Vec::new() };
         let (manifest, trace) = (&manifest, &run.trace);

@@ -28,6 +28,9 @@ pub(crate) const OF_A_RUN: &[&str] = &[
     "verdict",
 ];
 
+/// Terms of the page of a run of a system.
+pub(crate) const OF_A_SYSTEM: &[&str] = &["cluster loss", "instance", "life", "property", "skew", "verdict"];
+
 /// A row of the glossary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Term {

@@ -11,6 +11,7 @@ use faultline_history::expected::{Exit, assess, exits, log_of, took_effect};
 use faultline_history::lost::{FactPosition, Returns, instant, ran};
 use faultline_history::outages::outages;
 use faultline_history::recoveries::Recoveries;
+use faultline_history::redundant::redundant;
 use faultline_history::{GroupId, History, Ledger, Point};
 
 use super::{
@@ -29,9 +30,10 @@ pub(super) fn build(history: &History<'_>, names: &DisplayNames) -> Timeline {
     timeline.ledger = Ledger::of(history);
     timeline.outages = outages(history, &timeline.ledger);
     timeline.probes = probes(history);
-    timeline.histories = history.clients().iter().map(HistorySummary::of).collect();
+    timeline.histories = history.clients().iter().map(|it| HistorySummary::of(it, history)).collect();
     timeline.exits = command_exits(history);
     timeline.took_effect = took_effect(history);
+    timeline.redundant = redundant(history);
     if history.context.system.is_some() {
         timeline.unnoticed = unnoticed(history, &timeline.probes).into_iter().collect();
         timeline.unnoticed.retain(|it| timeline.took_effect.contains(it));
