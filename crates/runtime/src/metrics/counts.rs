@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use faultline_core::{Claim, ClusterId, Fact, FactKind, Observation, Position, ProbeNo, Span, Time};
+use faultline_core::operation::Completion;
+use faultline_core::{
+    Claim, ClusterId, Fact, FactKind, HistoryNo, Observation, Position, ProbeNo, Span, Time,
+};
 use serde::{Deserialize, Serialize};
 
 /// Number of commits whose times are kept, to compute the work lost in a rollback. Work lost in a rollback to an older
@@ -23,9 +26,11 @@ pub struct Counts {
     pub(super) lost: Span,
     /// Samples of each probe.
     pub(super) probes: BTreeMap<ProbeNo, Samples>,
+    /// Operations of clients, by history and kind.
+    pub(super) operations: BTreeMap<HistoryNo, BTreeMap<String, Samples>>,
 }
 
-/// Samples of a probe.
+/// Samples of a probe, or operations of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Samples {
     pub(super) succeeded: u64,
@@ -33,6 +38,15 @@ pub(super) struct Samples {
     pub(super) unknown: u64,
     /// Time from the start to the end of each sample, summed.
     pub(super) latency: Span,
+}
+
+impl Samples {
+    fn add(&mut self, other: Samples) {
+        self.succeeded += other.succeeded;
+        self.failed += other.failed;
+        self.unknown += other.unknown;
+        self.latency = self.latency + other.latency;
+    }
 }
 
 /// Delays observed on links, by (sending, receiving) cluster: number of packets, and sum of their delays.
@@ -43,6 +57,8 @@ pub type Delays = BTreeMap<(ClusterId, ClusterId), (u64, Span)>;
 pub(crate) struct Meter {
     pub(crate) counts: Counts,
     commits: VecDeque<(Position, Time)>,
+    /// The kind of each operation that has not ended, and when it was invoked.
+    invoked: BTreeMap<(HistoryNo, u64), (&'static str, Time)>,
 }
 
 impl Default for Counts {
@@ -53,6 +69,7 @@ impl Default for Counts {
             frozen: Span::ZERO,
             lost: Span::ZERO,
             probes: BTreeMap::new(),
+            operations: BTreeMap::new(),
         }
     }
 }
@@ -77,11 +94,13 @@ impl Counts {
         self.frozen = self.frozen + other.frozen;
         self.lost = self.lost + other.lost;
         for (probe, theirs) in &other.probes {
-            let mine = self.probes.entry(*probe).or_default();
-            mine.succeeded += theirs.succeeded;
-            mine.failed += theirs.failed;
-            mine.unknown += theirs.unknown;
-            mine.latency = mine.latency + theirs.latency;
+            self.probes.entry(*probe).or_default().add(*theirs);
+        }
+        for (history, theirs) in &other.operations {
+            let mine = self.operations.entry(*history).or_default();
+            for (kind, theirs) in theirs {
+                mine.entry(kind.clone()).or_default().add(*theirs);
+            }
         }
     }
 }
@@ -93,7 +112,7 @@ impl Meter {
         }
         let claim = match fact {
             Fact::Claim(claim) => claim,
-            Fact::Observed(it) => return self.observed(it),
+            Fact::Observed(it) => return self.observed(now, it),
             _ => return,
         };
         match &**claim {
@@ -114,15 +133,32 @@ impl Meter {
         }
     }
 
-    fn observed(&mut self, observation: &Observation) {
-        if let Observation::Probed { probe, latency, ending, .. } = observation {
-            let samples = self.counts.probes.entry(*probe).or_default();
-            *match ending {
-                it if it.is_success() => &mut samples.succeeded,
-                it if it.is_unknown() => &mut samples.unknown,
-                _ => &mut samples.failed,
-            } += 1;
-            samples.latency = samples.latency + *latency;
+    fn observed(&mut self, now: Time, observation: &Observation) {
+        match observation {
+            Observation::Probed { probe, latency, ending, .. } => {
+                let samples = self.counts.probes.entry(*probe).or_default();
+                *match ending {
+                    it if it.is_success() => &mut samples.succeeded,
+                    it if it.is_unknown() => &mut samples.unknown,
+                    _ => &mut samples.failed,
+                } += 1;
+                samples.latency = samples.latency + *latency;
+            }
+            Observation::Invoked { history, operation, call, .. } => {
+                self.invoked.insert((*history, *operation), (call.kind(), now));
+            }
+            Observation::Concluded { history, operation, completion } => {
+                let Some((kind, since)) = self.invoked.remove(&(*history, *operation)) else { return };
+                let of_history = self.counts.operations.entry(*history).or_default();
+                let samples = of_history.entry(kind.to_owned()).or_default();
+                *match completion {
+                    Completion::Ok(_) => &mut samples.succeeded,
+                    Completion::Failed(_) => &mut samples.failed,
+                    Completion::Unknown(_) | Completion::Broken(_) => &mut samples.unknown,
+                } += 1;
+                samples.latency = samples.latency + now.since(since);
+            }
+            _ => {}
         }
     }
 }
@@ -181,6 +217,29 @@ mod tests {
         assert_eq!(counts.of(FactKind::CheckpointCommitted), 4);
         assert_eq!(counts.of(FactKind::Sent), 2);
         assert_eq!(counts.of(FactKind::Begun), 0);
+    }
+
+    #[test]
+    fn operations_are_counted_by_history_kind_and_result() {
+        use faultline_core::operation::{Answer, Call, Key};
+        let mut meter = Meter::default();
+        let mut count = |at, it: Observation| meter.count(Time(at), &Fact::Observed(it.into()));
+        let history = HistoryNo(1);
+        let completions = [
+            Completion::Ok(Answer::Null),
+            Completion::Failed("down".into()),
+            Completion::Unknown("late".into()),
+        ];
+        for (operation, completion) in (0..).zip(completions) {
+            let call = Call::Read(Key(0));
+            count(10, Observation::Invoked { history, client: 0, session: 1, operation, call });
+            count(15, Observation::Concluded { history, operation, completion });
+        }
+        count(20, Observation::Concluded { history, operation: 9, completion: Completion::Ok(Answer::Null) });
+        let mut counts = meter.counts.clone();
+        counts.add(&meter.counts);
+        let expected = Samples { succeeded: 2, failed: 2, unknown: 2, latency: Span(30) };
+        assert_eq!(counts.operations[&history], [("read".to_owned(), expected)].into());
     }
 
     #[test]

@@ -89,6 +89,8 @@ pub struct RunInfo {
     pub at_once_within: Span,
     /// Names of the probes of a system.
     pub probes: Vec<String>,
+    /// Names of the histories of clients of a system.
+    pub histories: Vec<String>,
 }
 
 impl RunValues {
@@ -118,6 +120,12 @@ impl RunInfo {
             seed: manifest.seed,
             at_once_within: manifest.at_once_within,
             probes: manifest.names().probes.iter().map(ToString::to_string).collect(),
+            histories: manifest
+                .system
+                .iter()
+                .flat_map(|it| &it.histories)
+                .map(|it| it.name.clone())
+                .collect(),
         }
     }
 }

@@ -132,16 +132,21 @@ impl Series<'_, '_> {
     }
 
     fn probes(&mut self) -> fmt::Result {
-        let names = self.page.run.iter().flat_map(|it| &it.info).flat_map(|it| &it.probes);
-        let names: Vec<&String> = names.collect();
-        let all = self.by_cluster().flat_map(|(cluster, values)| {
-            values.counts.probes.iter().map(move |(probe, samples)| (cluster.clone(), *probe, *samples))
-        });
-        let all = all.map(|(cluster, probe, samples)| {
-            let name = names.get(probe.index()).map_or_else(|| probe.to_string(), |it| (*it).clone());
-            (vec![("cluster", cluster), ("probe", name)], samples)
-        });
-        let all: Vec<(Labels, Samples)> = all.collect();
+        let info = || self.page.run.iter().flat_map(|it| &it.info);
+        let probes: Vec<&String> = info().flat_map(|it| &it.probes).collect();
+        let histories: Vec<&String> = info().flat_map(|it| &it.histories).collect();
+        let mut all: Vec<(Labels, Samples)> = Vec::new();
+        for (cluster, values) in self.by_cluster() {
+            let labels = |name: String| vec![("cluster", cluster.clone()), ("probe", name)];
+            for (probe, samples) in &values.counts.probes {
+                let name = probes.get(probe.index()).map_or_else(|| probe.to_string(), |it| (*it).clone());
+                all.push((labels(name), *samples));
+            }
+            for (history, kinds) in &values.counts.operations {
+                let Some(name) = histories.get(history.index()) else { continue };
+                all.extend(kinds.iter().map(|(kind, it)| (labels(format!("{name}.{kind}")), *it)));
+            }
+        }
         let by_result = all.iter().flat_map(|(labels, samples)| {
             let Samples { succeeded, failed, unknown, .. } = *samples;
             [("succeeded", succeeded), ("failed", failed), ("unknown", unknown)].map(|(result, count)| {
@@ -327,7 +332,7 @@ fn span(span: Span) -> ConstGauge<f64> {
 #[cfg(test)]
 mod tests {
     use faultline_core::fault::LinkProperties;
-    use faultline_core::{Fault, FaultNo, ProbeNo, ProcessId, StorageFate};
+    use faultline_core::{Fault, FaultNo, HistoryNo, ProbeNo, ProcessId, StorageFate};
 
     use super::super::Sum;
     use super::super::page::RunInfo;
@@ -369,6 +374,7 @@ mod tests {
                 seed: 7,
                 at_once_within: Span::from_millis(20),
                 probes: vec!["write".to_owned()],
+                histories: vec!["kv".to_owned()],
             });
             for (no, kind) in (0..).zip(Fault::KINDS) {
                 let (is_at_once, state) = (false, FaultState::Effective);
@@ -390,6 +396,7 @@ mod tests {
             counts.lost = Span::from_secs(2);
             let samples = Samples { succeeded: 5, failed: 1, unknown: 0, latency: Span::from_millis(1500) };
             counts.probes.insert(ProbeNo(0), samples);
+            counts.operations.insert(HistoryNo(0), [("read".to_owned(), samples)].into());
             let run = page.run();
             run.info = Some(RunInfo {
                 federation: "pair".to_owned(),
@@ -398,6 +405,7 @@ mod tests {
                 seed: 7,
                 at_once_within: Span::from_millis(20),
                 probes: vec!["write".to_owned()],
+                histories: vec!["kv".to_owned()],
             });
             run.phase = PhaseLabel::Running;
             let fault = Fault::pause(ProcessId(0), Span::from_secs(1));
@@ -435,6 +443,9 @@ mod tests {
                 "faultline_probe_samples_total{{{of_run},cluster=\"c0\",probe=\"write\",result=\"failed\"}} 1"
             ),
             format!("faultline_probe_seconds_total{{{of_run},cluster=\"c0\",probe=\"write\"}} 1.5"),
+            format!(
+                "faultline_probe_samples_total{{{of_run},cluster=\"c0\",probe=\"kv.read\",result=\"failed\"}} 1"
+            ),
         ] {
             assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
         }
