@@ -45,7 +45,8 @@ pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>>
             continue;
         }
         let path = file.display().to_string();
-        let found = named(&fs::read_to_string(repository.root.join(&file))?, &names);
+        let text = fs::read_to_string(repository.root.join(&file))?;
+        let found = named(&text, &names);
         match PERMITTED.iter().find(|(path_prefix, _)| path.starts_with(path_prefix)) {
             Some((path_prefix, _)) if !found.is_empty() => drop(used.insert(*path_prefix)),
             Some(_) => {}
@@ -67,6 +68,8 @@ struct Name {
     name: String,
     /// Its words in lower case.
     words: Vec<String>,
+    /// The same, in one.
+    folded: String,
     is_ordinary: bool,
 }
 
@@ -74,6 +77,7 @@ fn names<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Name> {
     let name = |name: &str| Name {
         name: name.to_owned(),
         words: words(name).map(|it| it.to_lowercase()).collect(),
+        folded: folded(name),
         is_ordinary: WORDS.contains(&name),
     };
     names.into_iter().map(name).collect()
@@ -98,11 +102,21 @@ impl Name {
 
 /// Returns the names that a source text contains, with their line numbers. Ignores comments, and the tests at the end
 /// of the source.
-fn named<'a>(text: &str, names: &'a [Name]) -> Vec<(usize, &'a str)> {
+fn named<'a>(text: &'a str, names: &'a [Name]) -> Vec<(usize, &'a str)> {
     let code = text.lines().zip(1..).take_while(|(line, _)| *line != "#[cfg(test)]");
     let code = code.filter(|(line, _)| !line.trim_start().starts_with("//"));
-    let names_in = |line| names.iter().filter(move |it| it.is_in(line)).map(|it| it.name.as_str());
-    code.flat_map(|(line, number)| names_in(line).map(move |it| (number, it))).collect()
+    let names_in = |line: &'a str, folded: String| {
+        names
+            .iter()
+            .filter(move |it| folded.contains(&it.folded) && it.is_in(line))
+            .map(|it| it.name.as_str())
+    };
+    code.flat_map(|(line, number)| names_in(line, folded(line)).map(move |it| (number, it))).collect()
+}
+
+/// Returns text in lower case without underscores: it contains every name that the text contains.
+fn folded(text: &str) -> String {
+    text.chars().filter(|it| *it != '_').flat_map(char::to_lowercase).collect()
 }
 
 /// Iterates over the words of an identifier in snake case, camel case or capitals. Digits belong to the word before

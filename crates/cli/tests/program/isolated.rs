@@ -227,6 +227,8 @@ fn a_terminal_that_is_stopped_does_not_delay_a_run() {
         let command = format!("read go; exec '{program}' run small.yaml --out run {options}");
         let mut script = Command::new("script");
         script.current_dir(place.dir()).args(["-qec", &command, "/dev/null"]).env("TERM", "xterm");
+        // A shell warns of a locale that is not installed, and waits for the terminal.
+        script.env("LC_ALL", "C");
         let mut run = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut keys = run.stdin.take().unwrap();
         let mut printed = run.stdout.take().unwrap();
@@ -424,7 +426,11 @@ fn an_input_without_end_is_refused() {
 fn a_terminal_that_is_closed_ends_a_run_like_a_signal_to_end_it() {
     let place = TestDirectory::new();
     place.write("long.yaml", endless());
-    let mut run = command(&place, &["run", "long.yaml", "-q", "--out", "run"]).spawn().unwrap();
+    // Whatever started the tests may ignore the signal.
+    let mut run = Command::new("env");
+    run.current_dir(place.dir()).args(["--default-signal=HUP", env!("CARGO_BIN_EXE_faultline")]);
+    run.args(["run", "long.yaml", "-q", "--out", "run"]).stdin(Stdio::null());
+    let mut run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_until_begun(&place, "run");
     signal(&run, "HUP");
     assert_eq!(run.wait().unwrap().code(), Some(3));

@@ -69,8 +69,9 @@ fn a_user_namespace_replaces_root() {
     place.write("small.yaml", small(""));
     fs::copy(env!("CARGO_BIN_EXE_faultline"), place.path("program")).unwrap();
     // A user that needs no account, and owns nothing else.
-    let everything = fs::Permissions::from_mode(0o777);
-    fs::set_permissions(place.dir(), everything).unwrap();
+    for path in [place.dir(), &place.path("small.yaml"), &place.path("program")] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    }
     let mut run = Command::new("setpriv");
     run.current_dir(place.dir()).args(["--reuid=65534", "--regid=65534", "--clear-groups", "./program"]);
     run.args(["run", "small.yaml", "--links", "tc", "--out", "run", "--format", "json"]);
