@@ -50,6 +50,30 @@ fn a_fault_in_a_nonexistent_cluster_is_rejected_with_its_line() {
     refused(&place, &["validate", "lost.yaml"], &["paris", "lost.yaml:15"]);
 }
 
+#[test]
+fn all_files_are_validated() {
+    let place = TestDirectory::new();
+    place.write("good.yaml", small(""));
+    place.write("one.yaml", small("").replace("nodes: 2", "nodes: 0"));
+    place.write("two.yaml", "kind: Federation\n");
+    let output =
+        place.faultline(["validate", "one.yaml", "good.yaml", "two.yaml", "absent.yaml"]).assert().code(2);
+    let output = output.get_output();
+    let said = String::from_utf8_lossy(&output.stderr);
+    for file in ["one.yaml", "two.yaml", "absent.yaml"] {
+        assert!(said.contains(file), "{file}: {said}");
+    }
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        printed.starts_with("good.yaml is valid: ") && printed.ends_with("1 of 4 files are valid\n"),
+        "{printed}"
+    );
+    let all = place.faultline(["validate", "good.yaml", "good.yaml"]).assert().code(0);
+    all.stdout(predicates::str::ends_with("2 of 2 files are valid\n"));
+    let running = ["validate", "good.yaml", "good.yaml", "--running", "good.yaml"];
+    refused(&place, &running, &["`--running` compares one file"]);
+}
+
 /// A trace that is damaged or was cut must not become another trace.
 #[test]
 fn damaged_and_cut_failure_traces_are_refused_with_file_line_and_remedy() {
