@@ -80,7 +80,7 @@ fn examine(arguments: &DoctorArguments) -> Result<Examination, CommandError> {
         findings.push(examiner.quotas(planned).await);
         let mut traffic_control = None;
         if arguments.tc {
-            let interrupted = interrupt::flag();
+            let interrupted = interrupt::quiet_flag();
             let (able, found) = tokio::select! {
                 found = examiner.kernels(&hosts, &arguments.image) => found,
                 () = until_interrupted(&interrupted) => return Err(examiner.interrupted().await),

@@ -28,7 +28,7 @@ const ACTION: &str = "fetch into";
 
 /// Executes `kubectl faultline fetch`.
 pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, CommandError> {
-    let interrupted = interrupt::flag();
+    let interrupted = interrupt::quiet_flag();
     let dir = crate::block_on(async {
         let name = name(&arguments.federation)?;
         let cluster = KubernetesCluster::connect(&arguments.cluster).await?;

@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
             "`--view` shows a single run, and cannot be used with `--repeat`"
         )));
     }
-    let interrupted = interrupt::flag();
+    let interrupted = interrupt::quiet_flag();
     let chosen =
         crate::block_on(async { ChosenCluster::of(&place(&arguments.cluster, &federation)?).await })?;
     let repetition = Repetition {
@@ -223,12 +223,11 @@ impl Created<'_> {
         watch.screen.finish();
         let ended = ended.unwrap_or_else(|| {
             note(format_args!(
-                "interrupted: deleting the federation; to exit now, interrupt again, and then run `{}`",
+                "interrupted: deleting the federation from the cluster without fetching a record; to exit now, interrupt \
+                 again, and then run `{}`",
                 self.deletion
             ));
-            Ok(End::Without(CommandError::machine(
-                "interrupted: the federation was deleted from the cluster, and no record was fetched",
-            )))
+            Ok(End::Without(CommandError::reported(Exit::Unknown)))
         });
         ended.inspect_err(|_| {
             let fetching = self.cluster.fetching(self.federation);

@@ -54,7 +54,7 @@ const SILENT_REPORT: u32 = 5;
 /// Executes `kubectl faultline view`.
 pub(crate) fn view(arguments: &ViewArguments) -> Result<Exit, CommandError> {
     set_limit(None)?;
-    let interrupted = interrupt::flag();
+    let interrupted = interrupt::quiet_flag();
     let page = crate::block_on(async {
         let name = name(&arguments.federation)?;
         let cluster = KubernetesCluster::connect(&arguments.cluster).await?;
