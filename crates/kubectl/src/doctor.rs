@@ -78,7 +78,7 @@ fn examine(arguments: &DoctorArguments) -> Result<Examination, CommandError> {
         let (hosts, found) = examiner.hosts(planned).await;
         findings.push(found);
         findings.push(examiner.quotas(planned).await);
-        let mut traffic_control = None;
+        let (mut traffic_control, mut kernel_delays) = (None, None);
         if arguments.tc {
             let interrupted = interrupt::quiet_flag();
             let (able, found) = tokio::select! {
@@ -86,13 +86,16 @@ fn examine(arguments: &DoctorArguments) -> Result<Examination, CommandError> {
                 () = until_interrupted(&interrupted) => return Err(examiner.interrupted().await),
             };
             traffic_control = Some(able);
+            let lacks_netem = |it: &Finding| it.name == Ability::Netem.module() && it.state != CheckState::Ok;
+            kernel_delays = Some(able && !found.iter().any(lacks_netem));
             findings.extend(found);
         } else {
             let detail = "not checked: requires a temporary pod on each Kubernetes node".to_owned();
             findings.push(missing(KERNELS, detail, "add `--tc`"));
         }
         let subject = format!("In the namespace `{namespace}`, this cluster");
-        Ok(Examination { subject, by: "`spec.kubernetes.links: tc`", traffic_control, findings })
+        let by = "`spec.kubernetes.links: tc`";
+        Ok(Examination { subject, by, traffic_control, kernel_delays, findings })
     })
 }
 
