@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use faultline_api::Federation;
 use faultline_client::naming;
 use faultline_client::outline::{self, Outline};
-use faultline_client::status::Phase;
+use faultline_client::status::{FederationStatus, Phase};
 use faultline_console::command_error::{CommandError, Exit};
 use faultline_console::interrupt;
 use faultline_console::output;
@@ -39,7 +39,7 @@ pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, CommandError> {
 }
 
 /// Fetches the record of a federation into `out` or, without it, into a new directory. Returns the directory.
-async fn fetch_from(
+pub(crate) async fn fetch_from(
     cluster: &KubernetesCluster,
     name: &str,
     out: Option<PathBuf>,
@@ -63,6 +63,11 @@ async fn fetch_from(
         return Err(CommandError::input(miette!(
             help = help,
             "the federation `{name}` has no record{yet}: its phase is `{phase:?}`"
+        )));
+    }
+    if let Some(why) = federation.status.as_ref().and_then(FederationStatus::why_not_started) {
+        return Err(CommandError::input(miette!(
+            "the federation `{name}` has no record, because it never ran: {why}"
         )));
     }
     let claim = match &out {

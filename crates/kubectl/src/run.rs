@@ -425,6 +425,9 @@ impl Watch<'_> {
         if let Some(lost) = status.condition(condition::COMPLETED).filter(|it| it.reason == "RecordLost") {
             return Ok(Some(End::Lost(CommandError::machine(&lost.message))));
         }
+        if let Some(why) = status.why_not_started() {
+            return Ok(Some(End::Without(CommandError::machine(why))));
+        }
         let is_over_there = status.phase == Phase::Completed;
         if seen.supervisor.is_none() && (is_over_there || status.holds(condition::SUPERVISED)) {
             seen.supervisor = Some(self.cluster.supervisor(self.federation).await?);
@@ -553,6 +556,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::arguments::{Format, OutputArguments};
+    use crate::fetch::fetch_from;
 
     #[test]
     fn a_file_may_name_its_namespace() {
@@ -670,6 +674,45 @@ pub(crate) mod tests {
         changed["spec"]["links"]["between"]["loss"] = json!("60%");
         assert!(serde_json::from_value::<FederationObject>(changed.clone()).is_err());
         changed
+    }
+
+    /// Returns a federation of which a pod could not start in time.
+    pub(crate) fn not_started() -> serde_json::Value {
+        resource(json!({
+            "phase": "Completed",
+            "conditions": [{
+                "type": "Completed", "status": "True", "reason": "PodsNotStarted", "message": "no image for paris-0",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        }))
+    }
+
+    #[tokio::test]
+    async fn a_federation_whose_pods_could_not_start_ends_the_run_without_a_verdict() {
+        let (cluster, asked) = cluster(vec![Answer::Object(not_started())]);
+        let Ok(End::Without(command_error)) = followed(&cluster, None).await else {
+            panic!("there is no record")
+        };
+        assert_eq!(command_error.report.to_string(), "no image for paris-0");
+        assert_eq!((command_error.exit, asked.load(Ordering::Relaxed)), (Exit::Unknown, 1));
+        let error = fetch_from(&cluster, "quickstart", None, &AtomicBool::new(false)).await.unwrap_err();
+        assert!(error.report.to_string().ends_with("it never ran: no image for paris-0"), "{}", error.report);
+    }
+
+    #[tokio::test]
+    async fn an_interrupt_is_reported_once() {
+        let (cluster, _) = cluster(vec![Answer::Object(resource(json!({ "phase": "Starting" })))]);
+        let (federation, interrupted) = (federation(), AtomicBool::new(true));
+        let deletion = cluster.deletion(&federation);
+        let created =
+            Created { cluster: &cluster, federation: &federation, interrupted: &interrupted, deletion };
+        let quiet = OutputArguments { format: Format::Text, quiet: true, verbose: 0 };
+        let screen = Screen::new(quiet, true, String::new());
+        let Ok(End::Without(error)) = created.follow(screen, None, None).await else {
+            panic!("it was interrupted")
+        };
+        assert_eq!(error.exit, Exit::Unknown);
+        assert!(error.is_reported(), "{:?}", error.report);
     }
 
     fn lost() -> serde_json::Value {

@@ -185,6 +185,9 @@ impl ClusterPage {
                 break "The federation was deleted.".to_owned();
             };
             let status = now.status.unwrap_or_default();
+            if let Some(why) = status.why_not_started() {
+                break why.to_owned();
+            }
             match status.phase {
                 Phase::Completed => match self.report(cluster, federation).await {
                     Ok(()) => return Ok(()),
