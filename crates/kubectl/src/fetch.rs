@@ -20,6 +20,7 @@ use thiserror::Error;
 
 use crate::arguments::FetchArguments;
 use crate::cluster::{ClusterError, KubernetesCluster};
+use crate::doctor;
 use crate::supervisor::{RequestError, Supervisor, has_no_record};
 use crate::waiting::unless_interrupted;
 
@@ -54,15 +55,22 @@ pub(crate) async fn fetch_from(
         )));
     }
     if phase != Phase::Completed {
+        let mut without_operator = String::new();
         let (help, yet) = match phase {
             Phase::Rejected | Phase::Deleting => {
                 (format!("`{}` states the reason", cluster.description(&format!("federation/{name}"))), "")
             }
-            _ => (format!("wait for the end of the run: `{}`", cluster.waiting(name)), " yet"),
+            _ => match doctor::without_operator(cluster).await {
+                Some((why, remedy)) => {
+                    without_operator = format!(", and nothing will report the end of the run: {why}");
+                    (remedy, " yet")
+                }
+                None => (format!("wait for the end of the run: `{}`", cluster.waiting(name)), " yet"),
+            },
         };
         return Err(CommandError::input(miette!(
             help = help,
-            "the federation `{name}` has no record{yet}: its phase is `{phase:?}`"
+            "the federation `{name}` has no record{yet}: its phase is `{phase:?}`{without_operator}"
         )));
     }
     if let Some(why) = federation.status.as_ref().and_then(FederationStatus::why_not_started) {

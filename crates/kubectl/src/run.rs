@@ -1,15 +1,17 @@
 //! `kubectl faultline run`: creates a federation on a cluster, follows its run, and deletes the federation once its
 //! record has been fetched, or if there will be no record.
 
+use std::num::NonZero;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use faultline_api::supervision::{self, RunStatus};
-use faultline_api::{Federation, FederationSpec, quantity};
+use faultline_api::{Federation, FederationSpec, Names, quantity};
 use faultline_client::object::FederationObject;
 use faultline_client::status::{FederationStatus, Phase, condition};
 use faultline_console::command_error::{CommandError, Exit};
+use faultline_console::examination::PlannedRun;
 use faultline_console::interrupt;
 use faultline_console::memory::set_limit;
 use faultline_console::output::note;
@@ -26,6 +28,7 @@ use tokio::time::sleep;
 
 use crate::arguments::{KubernetesArguments, RunArguments};
 use crate::cluster::{ChosenCluster, ClusterError, KubernetesCluster, invocation};
+use crate::doctor::check_before_run;
 use crate::fetch::{check_place, is_record_lost, record_lost, unpack, unreachable};
 use crate::supervisor::{Supervisor, has_no_record, is_over};
 use crate::view::ClusterPage;
@@ -100,7 +103,8 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
         })?),
     };
     let exit = repetition.perform(first, |seed, dir| {
-        once(arguments, &chosen, with_seed(&federation, seed)?, dir, (&interrupted, page.as_ref()))?;
+        let seeded = with_seed(&federation, seed)?;
+        once(arguments, &chosen, seeded, dir, (&interrupted, page.as_ref(), seed == first))?;
         let recorded = LocatedRecording::read(dir)?;
         recorded.check_started(WITHOUT_COMMAND)?;
         if let Some(page) = &page {
@@ -140,7 +144,7 @@ fn once(
     chosen: &ChosenCluster,
     federation: Federation,
     dir: &Path,
-    (interrupted, page): (&AtomicBool, Option<&ClusterPage>),
+    (interrupted, page, is_first): (&AtomicBool, Option<&ClusterPage>, bool),
 ) -> Result<(), CommandError> {
     let draft = Session::new(&federation).draft(BackendKind::Kubernetes).map_err(unfit)?;
     let protocol = federation.spec.protocol.name();
@@ -149,7 +153,15 @@ fn once(
     check_place(dir)?;
     crate::block_on(async {
         // A series of runs survives an API server that does not respond for a while.
-        let cluster = if arguments.repeat > 1 { chosen.connect()? } else { chosen.reach().await? };
+        let cluster = if is_first { chosen.reach().await? } else { chosen.connect()? };
+        if is_first {
+            let nodes = u32::try_from(Names::of(&federation.spec).processes().len()).ok();
+            let planned = PlannedRun::of(nodes.and_then(NonZero::new));
+            tokio::select! {
+                checked = check_before_run(&cluster, planned) => checked?,
+                () = until_interrupted(interrupted) => return Err(CommandError::machine("interrupted")),
+            }
+        }
         let federation = create(&cluster, &federation, interrupted).await?;
         let deletion = cluster.deletion(&federation);
         let created = Created { cluster: &cluster, federation: &federation, interrupted, deletion };
