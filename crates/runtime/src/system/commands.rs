@@ -253,13 +253,13 @@ mod tests {
         Rules { probes, watches, checks, minute: (Instant::now(), 0) }
     }
 
-    /// Otherwise, the node would fail again and again while the image of its container is pulled.
+    /// Otherwise, the node would fail repeatedly while the image of its container is pulled.
     #[test]
     fn a_container_that_has_never_run_is_awaited() {
         let dir = tempfile::tempdir().expect("a directory");
         let socket = dir.path().join("socket");
         let is_hopeless = |waited| {
-            let error = executor::connect(&socket).expect_err("nobody listens");
+            let error = executor::connect(&socket).expect_err("no process listens");
             super::is_hopeless(&error, waited)
         };
         assert!(!is_hopeless(PATIENCE * 100));
