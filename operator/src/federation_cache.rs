@@ -32,6 +32,8 @@ pub struct FederationCache {
     /// Time at which the operator last looked for pods that have the names of missing ones, or first found that pods are
     /// missing, and what it found.
     pub misplaced: Option<(Instant, Vec<Misplaced>)>,
+    /// Time at which the operator first found that a pod of a system cannot start; `None` if all can.
+    pub stuck: Option<Instant>,
     /// The reason of the end of the run that was last counted.
     pub ended: Option<String>,
     /// Time at which the operator last checked for deleted objects, or first found that pods are missing.

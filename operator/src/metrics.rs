@@ -15,6 +15,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use faultline_callers::{SharedPage, UntrustedConnections};
 use faultline_client::status::FederationStatus;
+use faultline_client::status::condition::PODS_NOT_STARTED;
 use federations::Federations;
 use kube::ResourceExt;
 use prometheus_client::encoding::text::encode;
@@ -43,13 +44,14 @@ pub struct Metrics {
 }
 
 /// The ways in which a run can end: the verdict, and the reason of the condition `Completed`.
-const ENDS: [(&str, &str); 6] = [
+const ENDS: [(&str, &str); 7] = [
     ("pass", "Pass"),
     ("fail", "Fail"),
     ("unknown", "Unknown"),
     ("unknown", "DeadlineExceeded"),
     ("unknown", "RecordLost"),
     ("unknown", "RunFailed"),
+    ("unknown", PODS_NOT_STARTED),
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

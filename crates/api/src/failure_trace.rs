@@ -1,5 +1,6 @@
 //! Failure traces as triggers: which of the recorded failures hit the federation, and when.
 
+use std::io::Read;
 use std::sync::Arc;
 
 use faultline_core::{ProcessId, Span, Time};
@@ -32,11 +33,12 @@ pub(crate) struct Hit {
 /// Fails if the text is not a failure trace, or if it has no fault with a requested cause.
 pub(crate) fn parsed(trace: &TraceTrigger) -> Result<FailureTrace, ReadError> {
     let options = options(trace);
-    let text = trace.data.as_deref().unwrap_or_default().as_bytes();
+    // The end of a text within a federation is its own, whether or not a line break is stated.
+    let text = || trace.data.as_deref().unwrap_or_default().as_bytes().chain(&b"\n"[..]);
     if !trace.causes.is_empty() {
-        read(text, &Options { causes: trace.causes.clone(), ..options.clone() })?;
+        read(text(), &Options { causes: trace.causes.clone(), ..options.clone() })?;
     }
-    read(text, &options)
+    read(text(), &options)
 }
 
 fn options(trace: &TraceTrigger) -> Options {

@@ -42,6 +42,7 @@ fn this_machine(nodes: u64) -> Examination {
         subject: "This machine".to_owned(),
         by: "`--links tc`",
         traffic_control: Some(traffic.is_ok() && nodes <= MOST_PROCESSES.into()),
+        kernel_delays: Some(traffic.is_ok_and(|it| it.lacks(&[Ability::Netem]).is_empty())),
         findings,
     }
 }

@@ -1,5 +1,6 @@
 //! Federation files, and the commands that print or check them: `plan`, `validate`, `schema`, `samples`.
 
+use std::path::Path;
 use std::time::SystemTime;
 
 use faultline_api::Federation;
@@ -38,7 +39,34 @@ pub(crate) fn refuse_pause(label: &str, federation: &Federation) -> Result<(), C
 
 /// Executes `faultline validate`.
 pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, CommandError> {
-    let source = read(&arguments.file)?;
+    let files = match arguments.files.as_slice() {
+        [file] => return validate_file(file, arguments),
+        files => files,
+    };
+    if arguments.running.is_some() {
+        return Err(CommandError::input(miette!(
+            help = "specify one changed file",
+            "`--running` compares one file with that of a running federation (found {} files)",
+            files.len()
+        )));
+    }
+    let mut rejected = Vec::new();
+    for file in files {
+        if let Err(error) = validate_file(file, arguments) {
+            error.print();
+            rejected.push(error.exit);
+        }
+    }
+    output::print(&format!("{} of {} files are valid\n", files.len() - rejected.len(), files.len()))?;
+    // A file that cannot be used outweighs a file that could not be checked.
+    match rejected.iter().copied().min_by_key(|it| *it != Exit::BadInput) {
+        Some(exit) => Err(CommandError::reported(exit)),
+        None => Ok(Exit::Pass),
+    }
+}
+
+fn validate_file(file: &Path, arguments: &ValidateArguments) -> Result<Exit, CommandError> {
+    let source = read(file)?;
     let federation = source.parse()?;
     for warning in bare_booleans(&source.label, &source.text(), &federation) {
         output::note(format_args!("warning: {}", printable(&warning)));

@@ -125,7 +125,7 @@ impl Cli {
         let arguments = match &arguments.command {
             Command::Part { dir } => match campaign::of_pod(dir) {
                 Ok(of_pod) => of_pod,
-                Err(error) => return end(error),
+                Err(error) => return error.end(),
             },
             _ => arguments,
         };
@@ -148,15 +148,9 @@ impl Cli {
         log.finish();
         match done {
             Ok(exit) => exit.into(),
-            Err(error) => end(error),
+            Err(error) => error.end(),
         }
     }
-}
-
-/// Prints an error, and returns its exit status.
-fn end(CommandError { exit, report }: CommandError) -> ExitCode {
-    output::note(format_args!("{report:?}"));
-    exit.into()
 }
 
 /// Returns the command line, whose help names the protocols of other crates that were added to the program.

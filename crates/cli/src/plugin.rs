@@ -126,6 +126,10 @@ pub(crate) fn campaign(
         Some(code) if code == Exit::BadInput as i32 => Exit::BadInput,
         _ => Exit::Unknown,
     };
+    if is_told {
+        // The other program has said what becomes of the campaign.
+        return Err(CommandError::reported(exit));
+    }
     let report = miette!(
         help = "to continue, run the same command, and add `--resume` unless it is a search; the results so far are kept",
         "the pods have not performed all runs"

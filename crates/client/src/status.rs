@@ -73,6 +73,12 @@ impl FederationStatus {
         self.conditions.iter().find(|it| it.kind == kind)
     }
 
+    /// Returns why the run never began, if its pods could not start in time.
+    pub fn why_not_started(&self) -> Option<&str> {
+        let completed = self.condition(condition::COMPLETED).filter(|it| it.status == "True");
+        completed.filter(|it| it.reason == condition::PODS_NOT_STARTED).map(|it| &*it.message)
+    }
+
     /// Returns whether the condition of this kind (a constant in [`condition`]) is `True`.
     pub fn holds(&self, kind: &str) -> bool {
         self.condition(kind).is_some_and(|it| it.status == "True")
@@ -165,8 +171,11 @@ pub mod condition {
     pub const LINKED: &str = "Linked";
     /// The application is running.
     pub const RUNNING: &str = "Running";
-    /// The run is over. The reason is the verdict, `RunFailed` (the run could not be carried out), or `RecordLost`.
+    /// The run is over. The reason is the verdict, `RunFailed` (the run could not be carried out), [`PODS_NOT_STARTED`], or
+    /// `RecordLost`.
     pub const COMPLETED: &str = "Completed";
+    /// Reason of [`COMPLETED`] if a pod of a system could not start in time, so the run never began and has no record.
+    pub const PODS_NOT_STARTED: &str = "PodsNotStarted";
     /// The supervisor responds.
     pub const SUPERVISED: &str = "Supervised";
     /// The operator can reconcile the federation. Absent until the operator first fails to do so.

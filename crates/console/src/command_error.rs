@@ -100,11 +100,46 @@ impl CommandError {
         CommandError { exit: Exit::Unknown, report: miette!("{error}") }
     }
 
+    /// Creates the error of a command whose message has already been printed, here or by another program.
+    pub fn reported(exit: Exit) -> CommandError {
+        CommandError { exit, report: Reported.into() }
+    }
+
+    /// Returns whether the message of the error has been printed.
+    pub fn is_reported(&self) -> bool {
+        self.report.is::<Reported>()
+    }
+
+    /// Prints the error, unless its message has been printed, and returns its exit status.
+    pub fn end(self) -> ExitCode {
+        self.print();
+        self.exit.into()
+    }
+
+    /// Prints the error, unless its message has been printed.
+    pub fn print(&self) {
+        if !self.is_reported() {
+            output::note(format_args!("{:?}", self.report));
+        }
+    }
+
     /// Creates an error about the machine, with a remedy.
     pub fn machine_with(error: impl Display, help: impl Display) -> CommandError {
         CommandError { exit: Exit::Unknown, report: miette!(help = help.to_string(), "{error}") }
     }
 }
+
+/// An error whose message has been printed.
+#[derive(Debug, Diagnostic)]
+struct Reported;
+
+impl Display for Reported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the message has been printed")
+    }
+}
+
+impl Error for Reported {}
 
 /// Returns the remedy if a limit of the machine caused the last error of the operating system that a program's output
 /// names, as in `File too large (os error 27)`.

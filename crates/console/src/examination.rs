@@ -50,6 +50,8 @@ struct Diagnosis<'a> {
     nodes: u64,
     /// Whether traffic control is possible; `None` if it was not tested.
     traffic_control: Option<bool>,
+    /// Whether traffic control emulates delays, jitter and losses; `None` if it was not tested.
+    kernel_delays: Option<bool>,
     findings: &'a [Finding],
 }
 
@@ -89,6 +91,9 @@ pub struct Examination {
     pub by: &'static str,
     /// Whether traffic control is possible; `None` if it was not tested.
     pub traffic_control: Option<bool>,
+    /// Whether traffic control emulates delays, jitter and losses, not only bandwidth and partitions; `None` if it was not
+    /// tested.
+    pub kernel_delays: Option<bool>,
     /// Findings in the order in which they are printed.
     pub findings: Vec<Finding>,
 }
@@ -106,12 +111,13 @@ impl Examination {
     ///
     /// Fails if the output cannot be written.
     pub fn print(&self, planned: PlannedRun, needs_tc: bool, format: Format) -> Result<Exit, CommandError> {
-        let Examination { traffic_control, findings, .. } = self;
+        let Examination { traffic_control, kernel_delays, findings, .. } = self;
         let fit = self.is_fit() && (*traffic_control == Some(true) || !needs_tc);
         match format {
             Format::Json => {
                 let nodes = planned.nodes();
-                let diagnosis = Diagnosis { fit, nodes, traffic_control: *traffic_control, findings };
+                let (traffic_control, kernel_delays) = (*traffic_control, *kernel_delays);
+                let diagnosis = Diagnosis { fit, nodes, traffic_control, kernel_delays, findings };
                 output::print(&output::json(&diagnosis))?;
             }
             Format::Text => output::print(&text(self, planned))?,
@@ -123,7 +129,9 @@ impl Examination {
 /// Returns the finding about a kernel feature: details if the kernel has the feature, or the reason why it does not.
 pub fn can(ability: Ability, result: Result<String, &str>) -> Finding {
     let instead = match ability {
-        Ability::Netem => "; without it, delay and loss are emulated in the nodes",
+        Ability::Netem => {
+            "; without it, the nodes of a protocol emulate delay, jitter and loss, but nothing emulates them for a system"
+        }
         Ability::Ifb | Ability::Redirect => "; without it, packets are delayed at the sender",
         _ => "",
     };
@@ -147,7 +155,7 @@ pub fn loading(modules: &str) -> String {
 }
 
 fn text(examination: &Examination, planned: PlannedRun) -> String {
-    let Examination { subject, by, traffic_control, findings } = examination;
+    let Examination { subject, by, traffic_control, kernel_delays, findings } = examination;
     let mut text = String::new();
     for Finding { name, state, detail, remedy } in findings {
         let state = match state {
@@ -162,6 +170,10 @@ fn text(examination: &Examination, planned: PlannedRun) -> String {
     }
     let can = |can| if can { "can" } else { "cannot" };
     let links = match traffic_control {
+        Some(true) if *kernel_delays == Some(false) => format!(
+            ", and can emulate bandwidth and partitions with traffic control ({by}), but not delay, jitter and loss: the nodes \
+             of a protocol emulate these, but for a system, nothing does"
+        ),
         Some(able) => format!(", and {} emulate links with traffic control ({by})", can(*able)),
         None => String::new(),
     };
@@ -176,7 +188,8 @@ mod tests {
     #[test]
     fn only_a_number_of_nodes_that_was_requested_is_named() {
         let subject = "This machine".to_owned();
-        let examination = Examination { subject, by: "", traffic_control: None, findings: Vec::new() };
+        let (traffic_control, kernel_delays, findings) = (None, None, Vec::new());
+        let examination = Examination { subject, by: "", traffic_control, kernel_delays, findings };
         let said = |nodes| text(&examination, PlannedRun::of(NonZero::new(nodes)));
         assert_eq!(said(7), "\nThis machine can run 7 nodes.\n");
         assert_eq!(said(0), "\nThis machine can run the quick start.\n");
@@ -184,5 +197,32 @@ mod tests {
         let quick_start = faultline_api::parse("quickstart", text.as_bytes()).expect("it is valid");
         let processes = faultline_api::Names::of(&quick_start.spec).processes().len() as u64;
         assert_eq!(PlannedRun::of(None).nodes(), processes);
+    }
+
+    #[test]
+    fn traffic_control_that_emulates_no_delays_is_not_called_complete() {
+        let conclusion = |kernel_delays| {
+            let (subject, traffic_control, findings) = ("This machine".to_owned(), Some(true), Vec::new());
+            let examination = Examination { subject, by: "`tc`", traffic_control, kernel_delays, findings };
+            let text = text(&examination, PlannedRun::of(None));
+            text.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let complete =
+            "This machine can run the quick start, and can emulate links with traffic control (`tc`).";
+        assert_eq!(conclusion(Some(true)), complete);
+        let partly = conclusion(Some(false));
+        assert!(
+            partly.contains("can emulate bandwidth and partitions with traffic control (`tc`)"),
+            "{partly}"
+        );
+        assert!(
+            partly.ends_with(
+                "but not delay, jitter and loss: the nodes of a protocol emulate these, but for a \
+                                  system, nothing does."
+            ),
+            "{partly}"
+        );
+        let netem = can(Ability::Netem, Err("no such file"));
+        assert!(netem.remedy.is_some_and(|it| it.ends_with("nothing emulates them for a system")));
     }
 }

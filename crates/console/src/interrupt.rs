@@ -17,7 +17,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Returns a flag that is set at the first interrupt or termination signal. A second such signal ends the program
 /// immediately. If the program does not end soon after the first one, prints what it is waiting for.
 pub fn flag() -> Arc<AtomicBool> {
-    faultline_runtime::interrupt::flag(Exit::Unknown as i32, print_delay).unwrap_or_else(|error| {
+    flag_with(print_delay)
+}
+
+/// Returns the same flag for a command that itself says what it does after an interrupt.
+pub fn quiet_flag() -> Arc<AtomicBool> {
+    flag_with(|| {})
+}
+
+fn flag_with(is_slow: impl FnOnce() + Send + 'static) -> Arc<AtomicBool> {
+    faultline_runtime::interrupt::flag(Exit::Unknown as i32, is_slow).unwrap_or_else(|error| {
         warn!(%error, "cannot install signal handlers");
         Arc::default()
     })

@@ -16,20 +16,67 @@ const HEAD: u64 = 1 << 16;
 pub(crate) struct Input<R> {
     /// The first line that is not blank, or the beginning of it.
     pub(crate) head: Vec<u8>,
+    /// The number of this line.
+    pub(crate) head_line: u64,
     bytes: Chain<Cursor<Vec<u8>>, R>,
     meter: Rc<Meter>,
 }
 
-/// Counts the lines and the bytes that a parser has read.
+/// Counts the lines and the bytes that a parser has read, and checks that they are UTF-8 text.
 pub(crate) struct Meter {
     line: Cell<u64>,
     left: Cell<usize>,
+    /// The last byte; a line break if there is none.
+    last: Cell<u8>,
+    /// The beginning of a character whose end has not been read, and its length.
+    open: Cell<([u8; 4], usize)>,
+    /// The line of the first byte that is not part of UTF-8 text.
+    damaged: Cell<Option<u64>>,
 }
 
 impl Meter {
     /// Returns the line of the next byte, counted from 1.
     pub(crate) fn line(&self) -> u64 {
         self.line.get()
+    }
+
+    /// Returns whether the last line that was read ends with a line break.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(self.last.get(), b'\n' | b'\r')
+    }
+
+    /// Returns the error of a file that is not UTF-8 text, as far as it was read.
+    pub(crate) fn damage(&self) -> Option<ReadError> {
+        let open = (self.open.get().1 > 0).then(|| self.line.get());
+        self.damaged.get().or(open).map(|line| ReadError { line: Some(line), ..not_text("the file") })
+    }
+
+    /// Checks the next bytes, which begin in the current line.
+    fn check(&self, bytes: &[u8]) {
+        let Some(last) = bytes.last() else { return };
+        self.last.set(*last);
+        let (open, length) = self.open.take();
+        let joined: Vec<u8>;
+        let text = match length {
+            0 => bytes,
+            _ => {
+                joined = [&open[..length], bytes].concat();
+                &joined
+            }
+        };
+        let Err(error) = std::str::from_utf8(text) else { return };
+        let (read, rest) = text.split_at(error.valid_up_to());
+        match error.error_len() {
+            None => {
+                let mut open = [0; 4];
+                open[..rest.len()].copy_from_slice(rest);
+                self.open.set((open, rest.len()));
+            }
+            Some(_) if self.damaged.get().is_none() => {
+                self.damaged.set(Some(self.line.get() + breaks(read)));
+            }
+            Some(_) => {}
+        }
     }
 
     /// Begins a new record.
@@ -76,9 +123,16 @@ impl<R: BufRead> Input<R> {
             return Err(ReadError::new("the file is empty", "specify a file with recorded failures"));
         }
         // Some programs end lines with CR alone.
+        let head_line = 1 + breaks(&start[..head]);
         let head = start[head..].trim_ascii().split(|it| *it == b'\r').next().unwrap_or_default().to_vec();
-        let meter = Rc::new(Meter { line: Cell::new(1), left: Cell::new(RECORD) });
-        Ok(Input { head, bytes: Cursor::new(start).chain(reader), meter })
+        let meter = Rc::new(Meter {
+            line: Cell::new(1),
+            left: Cell::new(RECORD),
+            last: Cell::new(b'\n'),
+            open: Cell::default(),
+            damaged: Cell::default(),
+        });
+        Ok(Input { head, head_line, bytes: Cursor::new(start).chain(reader), meter })
     }
 
     pub(crate) fn meter(&self) -> Rc<Meter> {
@@ -87,8 +141,19 @@ impl<R: BufRead> Input<R> {
 
     /// Returns the first line as text.
     pub(crate) fn header(&self) -> Result<&str, ReadError> {
-        std::str::from_utf8(&self.head).map_err(|_| not_text("the first line"))
+        std::str::from_utf8(&self.head)
+            .map_err(|_| ReadError { line: Some(self.head_line), ..not_text("the header") })
     }
+}
+
+/// Returns the number of line breaks: LF, CR or CRLF.
+fn breaks(text: &[u8]) -> u64 {
+    let ends = |at: usize| match text[at] {
+        b'\n' => true,
+        b'\r' => text.get(at + 1).is_some_and(|next| *next != b'\n'),
+        _ => false,
+    };
+    (0..text.len()).filter(|at| ends(*at)).count() as u64
 }
 
 impl<R: BufRead> Read for Input<R> {
@@ -101,13 +166,8 @@ impl<R: BufRead> Read for Input<R> {
         let read = self.bytes.read(&mut buffer[..most])?;
         self.meter.left.set(left - read);
         let text = &buffer[..read];
-        let ends = |at: usize| match text[at] {
-            b'\n' => true,
-            b'\r' => text.get(at + 1).is_some_and(|next| *next != b'\n'),
-            _ => false,
-        };
-        let lines = (0..read).filter(|at| ends(*at)).count();
-        self.meter.line.set(self.meter.line.get() + lines as u64);
+        self.meter.check(text);
+        self.meter.line.set(self.meter.line.get() + breaks(text));
         Ok(read)
     }
 }
@@ -121,12 +181,12 @@ pub(crate) fn unreadable(error: &io::Error) -> ReadError {
 pub(crate) fn not_text(what: &str) -> ReadError {
     ReadError::new(
         format!("{what} is not UTF-8 text"),
-        "check that this is a failure trace, and convert it to UTF-8",
+        "check that this is a failure trace, and convert it to UTF-8, for example with `iconv -f latin1 -t utf-8`",
     )
 }
 
 /// Returns the error of a file whose format is unknown.
-pub(crate) fn unrecognised(head: &[u8]) -> ReadError {
+pub(crate) fn unrecognised(head: &[u8], line: u64) -> ReadError {
     const COMPRESSED: [(&[u8], &str); 4] = [
         (b"\x1F\x8B", "gzip -dc FILE | faultline traces -"),
         (b"\x28\xB5\x2F\xFD", "zstd -dc FILE | faultline traces -"),
@@ -138,10 +198,10 @@ pub(crate) fn unrecognised(head: &[u8]) -> ReadError {
     }
     match std::str::from_utf8(head) {
         Ok(text) => ReadError::at(
-            1,
+            line,
             format!("the format is not recognised (the file begins with {})", quoted(text)),
             "name the format with `--as`; for other separated values, name the columns with `--columns`",
         ),
-        Err(_) => not_text("the file"),
+        Err(_) => ReadError { line: Some(line), ..not_text("the file") },
     }
 }

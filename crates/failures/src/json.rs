@@ -67,6 +67,9 @@ pub(crate) fn explain(
         return error;
     }
     let line = error.line().max(1) as u64;
+    if let Some(damage) = meter.damage().filter(|it| it.line <= Some(line)) {
+        return damage;
+    }
     match error.classify() {
         serde_json::error::Category::Io => meter
             .too_long(meter.line())

@@ -247,15 +247,24 @@ pub fn read(reader: impl BufRead, options: &Options) -> Result<FailureTrace, Rea
     let input = Input::new(reader)?;
     let format = match options.format {
         Some(format) => format,
-        None => recognise(&input.head, options).ok_or_else(|| unrecognised(&input.head))?,
+        None => recognise(&input.head, options).ok_or_else(|| unrecognised(&input.head, input.head_line))?,
     };
     fits(format, options)?;
     let mut builder = Builder::new(format);
-    match format {
-        Format::InfiniteHbd => infinitehbd::read(input, &mut builder)?,
-        Format::Lanl => lanl::read(input, options.system.as_deref(), &mut builder)?,
-        Format::Spot => spot::read(input, &mut builder)?,
-        Format::Csv => columns::read(input, options, &mut builder)?,
+    let meter = input.meter();
+    let read = match format {
+        Format::InfiniteHbd => infinitehbd::read(input, &mut builder),
+        Format::Lanl => lanl::read(input, options.system.as_deref(), &mut builder),
+        Format::Spot => spot::read(input, &mut builder),
+        Format::Csv => columns::read(input, options, &mut builder),
+    };
+    // Damaged text may have been taken for something else. Readers are ahead of the record that they refuse.
+    match (read, meter.damage()) {
+        (Ok(()), Some(damage)) => return Err(damage),
+        (Err(error), Some(damage)) if error.line.is_none_or(|it| Some(it) > damage.line) => {
+            return Err(damage);
+        }
+        (read, _) => read?,
     }
     builder.finish(options)
 }

@@ -14,6 +14,7 @@ pub(crate) struct Table<R> {
     meter: Rc<Meter>,
     columns: Vec<String>,
     row: ByteRecord,
+    row_was_read: bool,
     /// The line of the current row.
     pub(crate) line: u64,
 }
@@ -44,7 +45,8 @@ impl<R: BufRead> Table<R> {
             .delimiter(separator)
             .buffer_capacity(1 << 16)
             .from_reader(std::io::Read::chain(input, end));
-        let mut table = Table { reader, meter, columns, row: ByteRecord::new(), line: 1 };
+        let mut table =
+            Table { reader, meter, columns, row: ByteRecord::new(), row_was_read: false, line: 1 };
         table.reader.byte_headers().map_err(|it| explain(&it, &table.meter, 1))?;
         Ok(table)
     }
@@ -73,11 +75,33 @@ impl<R: BufRead> Table<R> {
         self.meter.begin_record();
         let line = self.reader.position().line();
         let is_open = self.row.iter().next_back().is_some_and(|it| it.ends_with(b"\n"));
-        let is_row =
-            self.reader.read_byte_record(&mut self.row).map_err(|it| explain(&it, &self.meter, line))?;
+        let is_row = match self.reader.read_byte_record(&mut self.row) {
+            Ok(is_row) => is_row,
+            Err(error) => {
+                let error = explain(&error, &self.meter, line);
+                let is_too_long = self.meter.too_long(line).is_some();
+                let is_last = || self.reader.read_byte_record(&mut ByteRecord::new()).is_ok_and(|it| !it);
+                let is_cut = !is_too_long && { is_last }() && !self.meter.is_whole();
+                return Err(match is_cut {
+                    true => ReadError {
+                        help: "fetch the complete file again: its last line is cut".to_owned(),
+                        ..error
+                    },
+                    false => error,
+                });
+            }
+        };
         if !is_row && is_open {
-            return Err(ReadError::at(self.line, "a quote is never closed", "close it, or remove it"));
+            let help = "close it, or fetch the complete file again if it was cut";
+            return Err(ReadError::at(self.line, "a quote is never closed", help));
         }
+        if !is_row && !self.meter.is_whole() && self.row_was_read {
+            // A number or a name that was cut is a valid one.
+            let what = "the last line has no line break, so it may be cut";
+            let help = "fetch the complete file again; if the line is complete, add a line break";
+            return Err(ReadError::at(self.line, what, help));
+        }
+        self.row_was_read |= is_row;
         self.line = self.row.position().map_or(line, csv::Position::line);
         Ok(is_row)
     }

@@ -354,7 +354,7 @@ fn files_that_are_not_traces_are_refused() {
         (wrong(&TINY[..400], &plain), "line 3: the file ends in the middle of a record"),
         (wrong(&TINY[..TINY.len() - 2], &plain), "line 10: the file ends in the middle"),
         (wrong(b"\x1F\x8B\x08\x00", &plain), "the file is compressed; decompress it first: `gzip -dc"),
-        (wrong(b"\xFF\xFE[\x00{\x00", &plain), "the file is not UTF-8 text"),
+        (wrong(b"\xFF\xFE[\x00{\x00", &plain), "line 1: the file is not UTF-8 text"),
         (
             wrong(b"\x7FELF\x02\x01\x01\x00\n", &plain),
             "line 1: the format is not recognised (the file begins with `\\u{7f}ELF",
@@ -369,6 +369,70 @@ fn files_that_are_not_traces_are_refused() {
     ];
     for (found, expected) in cases {
         assert!(found.starts_with(expected), "{found}\nexpected: {expected}");
+    }
+}
+
+#[test]
+fn damaged_text_is_refused_even_where_it_is_not_used() {
+    let plain = Options::default();
+    let csv = b"start,end,node,cause,remark\n1,2,a,GPU,x\xE9\n3,4,b,GPU,\n";
+    let found = wrong(csv, &plain);
+    assert!(found.starts_with("line 2: the file is not UTF-8 text; "), "{found}");
+    assert!(found.contains("iconv"), "{found}");
+    let json = TINY.replacen("n3", "n\u{1}", 1).replace('\u{1}', "@");
+    let mut json = json.into_bytes();
+    let at = json.iter().position(|it| *it == b'@').expect("it is there");
+    json[at] = 0xFF;
+    let line = 1 + json[..at].iter().filter(|it| **it == b'\n').count();
+    let found = wrong(&json, &plain);
+    assert!(found.starts_with(&format!("line {line}: the file is not UTF-8 text")), "{found}");
+    let spot = b"{\"metadata\": {\"gap_seconds\": 1, \"zone\": \"\xC3\"},\n\"data\": [3, 2]}";
+    assert!(wrong(spot, &plain).starts_with("line 1: the file is not UTF-8 text"));
+    let found = wrong(b"start,end,node\n1,2,a\n3,4,b\xC3", &plain);
+    assert!(found.starts_with("line 3: ") && found.contains("not UTF-8 text"), "{found}");
+    assert!(wrong(b"start,end,n\xF6de\n1,2,a\n", &plain).starts_with("line 1: "));
+    // A character may be divided between two reads.
+    let text = format!("start,end,node\n1,2,{}\n", "\u{fc}".repeat(100));
+    for size in 1..6 {
+        let reader = BufReader::with_capacity(size, text.as_bytes());
+        assert_eq!(read(reader, &plain).expect("it is UTF-8").nodes, ["\u{fc}".repeat(100)]);
+    }
+}
+
+/// A number or a name that is cut is another valid one.
+#[test]
+fn a_last_line_that_may_be_cut_is_refused() {
+    let plain = Options::default();
+    let whole = "start,end,node,cause\n10,20,n1,GPU\n30,400,n12,NIC\n";
+    assert_eq!(parse(whole).faults.len(), 2);
+    assert_eq!(parse(&whole.replace('\n', "\r\n")).faults.len(), 2);
+    assert_eq!(parse(&whole.replace('\n', "\r")).faults.len(), 2);
+    for end in whole.len() - 14..whole.len() {
+        let error = error(&whole[..end], &plain);
+        assert_eq!(error.line, Some(3), "{:?}: {error}", &whole[..end]);
+        assert!(
+            error.help.starts_with("fetch the complete file again"),
+            "{:?}: {}",
+            &whole[..end],
+            error.help
+        );
+    }
+    let found = wrong(&whole[..whole.len() - 1], &plain);
+    assert!(found.starts_with("line 3: the last line has no line break, so it may be cut; "), "{found}");
+    for cut in [LANL, EVENTS].map(|it| it.trim_end_matches('\n')) {
+        let columns = Columns {
+            start: "event_start_time".into(),
+            end: "event_stop_time".into(),
+            node: "node_id".into(),
+            ..Columns::default()
+        };
+        let options = if cut == LANL.trim_end_matches('\n') {
+            plain.clone()
+        } else {
+            Options { columns, ..plain.clone() }
+        };
+        let found = wrong(cut, &options);
+        assert!(found.contains("the last line has no line break"), "{found}");
     }
 }
 

@@ -18,6 +18,7 @@ use faultline_core::{
     Observation, ProbeNo, ProcessId, Scope, Span, Time,
 };
 use faultline_trace::expectation::{Expectation, LinesAre};
+use faultline_trace::printable;
 use serde::Serialize;
 
 use crate::availability::{
@@ -52,6 +53,9 @@ pub struct Assessment {
     /// which an expectation of a watch is not met. `None` if nothing does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub said: Option<String>,
+    /// The lines that the command of a check wrote last, unless `said` contains all of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub output: Vec<String>,
     /// The file with the output of a check, in the directory of the record; `None` for other expectations, or if the check
     /// did not run.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -333,6 +337,7 @@ impl Measuring<'_, '_> {
             measured: figure.map(|it| it.words),
             limit,
             said: checked.as_ref().and_then(|it| said_in_line(it.said)).or(cited.words),
+            output: checked.as_ref().map(|it| lines_of(it.said)).unwrap_or_default(),
             lines: cited.lines,
             sources: cited.sources,
             log: checked.map(|it| log_of(self.history, it.process, it.life)),
@@ -799,6 +804,13 @@ struct Checked<'h> {
     latency: Span,
     ending: &'h Ending,
     said: &'h str,
+}
+
+/// Returns what a command wrote last, line by line; empty if it wrote only one line.
+fn lines_of(said: &str) -> Vec<String> {
+    let plain = |it: &str| printable(&it.replace('\t', "    ")).trim_end().to_owned();
+    let lines: Vec<String> = said.lines().map(plain).filter(|it| !it.is_empty()).collect();
+    if lines.len() > 1 { lines } else { Vec::new() }
 }
 
 /// Describes the result of a check, with what it wrote last.

@@ -9,7 +9,7 @@ use faultline_client::api_error::described;
 use faultline_client::naming;
 use faultline_client::object::FederationObject;
 use faultline_client::outline::{self, Outline};
-use faultline_console::command_error::CommandError;
+use faultline_console::command_error::{CommandError, Exit};
 use faultline_trace::shell_word;
 use futures::AsyncBufRead;
 use http::Uri;
@@ -447,7 +447,9 @@ impl KubernetesCluster {
                 CommandError::machine(format!("the API server failed to {verb} {what}: {}", described(error)))
             }
         };
-        ClusterError { command_error, is_temporary: is_temporary(error) }
+        // An API server rejects fields that it does not know with the code of an internal error.
+        let is_temporary = is_temporary(error) && command_error.exit != Exit::BadInput;
+        ClusterError { command_error, is_temporary }
     }
 }
 
@@ -520,6 +522,7 @@ pub(crate) fn invocation() -> Result<String, CommandError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::tests::{Answer, serve};
 
     fn with_proxy(cluster: &str, given: Option<&str>) -> Config {
         let mut config = Config::new(cluster.parse().expect("a URI"));
@@ -527,8 +530,8 @@ mod tests {
         config
     }
 
-    #[test]
-    fn a_definition_that_is_missing_or_too_old_is_named() {
+    #[tokio::test]
+    async fn a_definition_that_is_missing_or_too_old_is_named() {
         let error = |what: &str, code, message: &str| {
             let status = Status { code, message: message.to_owned(), ..Status::default() };
             outdated(what, &status).map(|it| it.report.to_string())
@@ -539,6 +542,12 @@ mod tests {
         let told = error("federations", 500, message).expect("it is too old");
         assert!(told.contains("older than this program") && told.ends_with(message), "{told}");
         assert_eq!(error("federations", 409, "already exists"), None);
+        // Otherwise, the same request would be repeated for a minute.
+        let answer = Status { code: 500, message: message.to_owned(), ..Status::default() };
+        let cluster = serve(|_, _, _| Answer::Never);
+        assert!(!cluster.denied("create", "federations", &kube::Error::Api(Box::new(answer))).is_temporary);
+        let answer = Status { code: 500, message: "etcd timed out".to_owned(), ..Status::default() };
+        assert!(cluster.denied("create", "federations", &kube::Error::Api(Box::new(answer))).is_temporary);
     }
 
     #[tokio::test]

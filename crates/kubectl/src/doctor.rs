@@ -13,6 +13,7 @@ use faultline_client::probe;
 use faultline_console::command_error::{CommandError, Exit};
 use faultline_console::examination::{CheckState, Examination, Finding, PlannedRun, can};
 use faultline_console::interrupt;
+use faultline_console::output::note;
 use faultline_tc::probe::{Ability, Probe};
 use futures::{StreamExt, stream};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -20,7 +21,8 @@ use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, LogParams, PostParams};
 use kube::{Api, Client, ResourceExt};
-use tokio::time::sleep;
+use miette::miette;
+use tokio::time::{sleep, timeout};
 
 use crate::arguments::DoctorArguments;
 use crate::cluster::{INSTALL, KubernetesCluster, NO_DEFINITION, invocation, may};
@@ -45,6 +47,8 @@ const CAMPAIGN_RIGHTS: [(&str, &str, &str, &[&str]); 5] = [
 ];
 /// Time limit for a probe.
 const PROBED_WITHIN: Duration = Duration::from_secs(60);
+/// Time limit for all checks before a run.
+const CHECKED_WITHIN: Duration = Duration::from_secs(20);
 /// Number of probes that run in parallel.
 const AT_A_TIME: usize = 16;
 /// Time between two checks of a probe.
@@ -62,9 +66,8 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, CommandError> 
 fn examine(arguments: &DoctorArguments) -> Result<Examination, CommandError> {
     crate::block_on(async {
         let cluster = KubernetesCluster::connect(&arguments.cluster).await?;
-        let namespace = cluster.namespace().to_owned();
-        let invocation = invocation()?;
-        let examiner = Examiner { client: cluster.client(), namespace: namespace.clone(), invocation };
+        let examiner = Examiner::of(&cluster)?;
+        let namespace = examiner.namespace.clone();
         let version = examiner.client.apiserver_version().await;
         let version = version.map_err(|error| {
             CommandError::machine(format!("cannot read the version of the API server: {}", described(&error)))
@@ -78,22 +81,75 @@ fn examine(arguments: &DoctorArguments) -> Result<Examination, CommandError> {
         let (hosts, found) = examiner.hosts(planned).await;
         findings.push(found);
         findings.push(examiner.quotas(planned).await);
-        let mut traffic_control = None;
+        let (mut traffic_control, mut kernel_delays) = (None, None);
         if arguments.tc {
-            let interrupted = interrupt::flag();
+            let interrupted = interrupt::quiet_flag();
             let (able, found) = tokio::select! {
                 found = examiner.kernels(&hosts, &arguments.image) => found,
                 () = until_interrupted(&interrupted) => return Err(examiner.interrupted().await),
             };
             traffic_control = Some(able);
+            let lacks_netem = |it: &Finding| it.name == Ability::Netem.module() && it.state != CheckState::Ok;
+            kernel_delays = Some(able && !found.iter().any(lacks_netem));
             findings.extend(found);
         } else {
             let detail = "not checked: requires a temporary pod on each Kubernetes node".to_owned();
             findings.push(missing(KERNELS, detail, "add `--tc`"));
         }
         let subject = format!("In the namespace `{namespace}`, this cluster");
-        Ok(Examination { subject, by: "`spec.kubernetes.links: tc`", traffic_control, findings })
+        let by = "`spec.kubernetes.links: tc`";
+        Ok(Examination { subject, by, traffic_control, kernel_delays, findings })
     })
+}
+
+/// Checks before a run what [`doctor`] checks. Only notes what may change during the run: the version of the definition,
+/// and the room for pods.
+///
+/// # Errors
+///
+/// Fails, with the remedy, if the definition or the operator is missing, if the operator is not ready, or if the user lacks
+/// a permission. What the user is not permitted to check is not checked.
+pub(crate) async fn check_before_run(
+    cluster: &KubernetesCluster,
+    planned: PlannedRun,
+) -> Result<(), CommandError> {
+    let examiner = Examiner::of(cluster)?;
+    let checked = async || {
+        let definition = examiner.definition().await;
+        if definition.state == CheckState::Missing {
+            note_finding(&definition);
+        }
+        refuse(definition)?;
+        refuse(examiner.operator().await)?;
+        examiner.rights().await.map_or(Ok(()), refuse)?;
+        let (_, room) = examiner.hosts(planned).await;
+        let room = [room, examiner.quotas(planned).await];
+        room.iter().filter(|it| it.state == CheckState::Fail).for_each(note_finding);
+        Ok(())
+    };
+    // These questions must not keep a run from starting.
+    timeout(CHECKED_WITHIN, checked()).await.unwrap_or(Ok(()))
+}
+
+/// Returns why no operator will report the end of a run, with the remedy; `None` if one will, or if this cannot be checked.
+pub(crate) async fn without_operator(cluster: &KubernetesCluster) -> Option<(String, String)> {
+    let found = timeout(CHECKED_WITHIN, Examiner::of(cluster).ok()?.operator()).await.ok()?;
+    (found.state == CheckState::Fail).then_some((found.detail, found.remedy.unwrap_or_default()))
+}
+
+fn refuse(finding: Finding) -> Result<(), CommandError> {
+    match finding {
+        Finding { state: CheckState::Fail, detail, remedy, .. } => Err(CommandError::input(miette!(
+            help = remedy.unwrap_or_default(),
+            "the cluster cannot run federations: {detail}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn note_finding(Finding { name, detail, remedy, .. }: &Finding) {
+    let remedy = remedy.as_ref().map(|it| format!("; {it}")).unwrap_or_default();
+    note(format_args!("{name}: {detail}{remedy}"));
 }
 
 /// Name of the finding about kernels that could not be probed.
@@ -107,6 +163,11 @@ struct Examiner {
 }
 
 impl Examiner {
+    fn of(cluster: &KubernetesCluster) -> Result<Examiner, CommandError> {
+        let namespace = cluster.namespace().to_owned();
+        Ok(Examiner { client: cluster.client(), namespace, invocation: invocation()? })
+    }
+
     /// Checks whether the cluster has the same definition of federations as this program.
     async fn definition(&self) -> Finding {
         const NAME: &str = "definition";
@@ -475,8 +536,73 @@ fn fail(name: &'static str, detail: String, remedy: &str) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
+    use crate::fetch::fetch_from;
+    use crate::run::tests::{Answer, resource, serve_uris};
     use serde_json::{Value, json};
+
+    /// Returns a cluster with this definition and these operators, on which the user may do everything but `denied`.
+    fn installed(definition: Option<Value>, operators: Value, denied: &'static str) -> KubernetesCluster {
+        serve_uris(move |_, uri, mut body| {
+            let list = |items: &Value| Answer::Object(json!({ "metadata": {}, "items": items }));
+            match uri.path().rsplit('/').next().unwrap_or_default() {
+                "federations.faultline.dev" => match &definition {
+                    Some(definition) => Answer::Object(definition.clone()),
+                    None => Answer::Error(404, "NotFound"),
+                },
+                "deployments" => list(&operators),
+                "selfsubjectaccessreviews" => {
+                    let asked = body["spec"]["resourceAttributes"]["resource"].clone();
+                    body["status"] = json!({ "allowed": asked != denied });
+                    Answer::Object(body)
+                }
+                "quickstart" => Answer::Object(resource(json!({ "phase": "Running" }))),
+                _ => list(&json!([])),
+            }
+        })
+    }
+
+    fn operator(ready: u32) -> Value {
+        json!([{
+            "metadata": { "name": "operator", "namespace": "faultline-system" },
+            "status": { "readyReplicas": ready },
+        }])
+    }
+
+    #[tokio::test]
+    async fn a_run_is_refused_at_once_without_a_definition_an_operator_or_a_permission() {
+        let ours = || Some(json!(faultline_client::object::definition()));
+        let refused = async |definition, operators, denied| {
+            let cluster = installed(definition, operators, denied);
+            let error = check_before_run(&cluster, PlannedRun::of(None)).await.err()?;
+            assert_eq!(error.exit, Exit::BadInput);
+            Some(format!("{}; {}", error.report, error.report.help().expect("a remedy")))
+        };
+        assert_eq!(refused(ours(), operator(1), "").await, None);
+        let told = refused(None, operator(1), "").await.expect("there is no definition");
+        assert!(told.contains(NO_DEFINITION) && told.ends_with(INSTALL), "{told}");
+        let told = refused(ours(), json!([]), "").await.expect("there is no operator");
+        assert!(told.contains("no visible operator manages") && told.ends_with(INSTALL), "{told}");
+        let told = refused(ours(), operator(0), "").await.expect("it is not ready");
+        let remedy = "see `kubectl describe pods --namespace faultline-system";
+        assert!(told.contains("faultline-system/operator is not ready") && told.contains(remedy), "{told}");
+        let told = refused(ours(), operator(1), "secrets").await.expect("a permission is missing");
+        assert!(told.contains("`get` secrets") && told.contains("docs/kubernetes.md"), "{told}");
+    }
+
+    /// `kubectl wait` would never end.
+    #[tokio::test]
+    async fn without_an_operator_nobody_is_advised_to_wait_for_the_end_of_a_run() {
+        for (operators, advice) in [(operator(1), "kubectl wait"), (json!([]), INSTALL)] {
+            let cluster = installed(None, operators, "");
+            let error = fetch_from(&cluster, "quickstart", None, &AtomicBool::new(false)).await.unwrap_err();
+            let help = error.report.help().expect("a remedy").to_string();
+            assert!(help.contains(advice), "{help}");
+            assert_eq!(error.report.to_string().contains("no visible operator"), advice == INSTALL);
+        }
+    }
 
     fn node(spec: Value, ready: &str) -> Node {
         serde_json::from_value(json!({

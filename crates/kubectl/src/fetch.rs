@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use faultline_api::Federation;
 use faultline_client::naming;
 use faultline_client::outline::{self, Outline};
-use faultline_client::status::Phase;
+use faultline_client::status::{FederationStatus, Phase};
 use faultline_console::command_error::{CommandError, Exit};
 use faultline_console::interrupt;
 use faultline_console::output;
@@ -20,6 +20,7 @@ use thiserror::Error;
 
 use crate::arguments::FetchArguments;
 use crate::cluster::{ClusterError, KubernetesCluster};
+use crate::doctor;
 use crate::supervisor::{RequestError, Supervisor, has_no_record};
 use crate::waiting::unless_interrupted;
 
@@ -28,7 +29,7 @@ const ACTION: &str = "fetch into";
 
 /// Executes `kubectl faultline fetch`.
 pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, CommandError> {
-    let interrupted = interrupt::flag();
+    let interrupted = interrupt::quiet_flag();
     let dir = crate::block_on(async {
         let name = name(&arguments.federation)?;
         let cluster = KubernetesCluster::connect(&arguments.cluster).await?;
@@ -39,7 +40,7 @@ pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, CommandError> {
 }
 
 /// Fetches the record of a federation into `out` or, without it, into a new directory. Returns the directory.
-async fn fetch_from(
+pub(crate) async fn fetch_from(
     cluster: &KubernetesCluster,
     name: &str,
     out: Option<PathBuf>,
@@ -54,15 +55,27 @@ async fn fetch_from(
         )));
     }
     if phase != Phase::Completed {
+        let mut without_operator = String::new();
         let (help, yet) = match phase {
             Phase::Rejected | Phase::Deleting => {
                 (format!("`{}` states the reason", cluster.description(&format!("federation/{name}"))), "")
             }
-            _ => (format!("wait for the end of the run: `{}`", cluster.waiting(name)), " yet"),
+            _ => match doctor::without_operator(cluster).await {
+                Some((why, remedy)) => {
+                    without_operator = format!(", and nothing will report the end of the run: {why}");
+                    (remedy, " yet")
+                }
+                None => (format!("wait for the end of the run: `{}`", cluster.waiting(name)), " yet"),
+            },
         };
         return Err(CommandError::input(miette!(
             help = help,
-            "the federation `{name}` has no record{yet}: its phase is `{phase:?}`"
+            "the federation `{name}` has no record{yet}: its phase is `{phase:?}`{without_operator}"
+        )));
+    }
+    if let Some(why) = federation.status.as_ref().and_then(FederationStatus::why_not_started) {
+        return Err(CommandError::input(miette!(
+            "the federation `{name}` has no record, because it never ran: {why}"
         )));
     }
     let claim = match &out {

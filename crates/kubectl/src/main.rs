@@ -42,10 +42,7 @@ fn main() -> ExitCode {
     tracing_subscriber::registry().with(shown.with_filter(filter)).init();
     match perform(&arguments.command) {
         Ok(exit) => exit.into(),
-        Err(CommandError { exit, report }) => {
-            output::note(format_args!("{report:?}"));
-            exit.into()
-        }
+        Err(error) => error.end(),
     }
 }
 

@@ -1,15 +1,17 @@
 //! `kubectl faultline run`: creates a federation on a cluster, follows its run, and deletes the federation once its
 //! record has been fetched, or if there will be no record.
 
+use std::num::NonZero;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use faultline_api::supervision::{self, RunStatus};
-use faultline_api::{Federation, FederationSpec, quantity};
+use faultline_api::{Federation, FederationSpec, Names, quantity};
 use faultline_client::object::FederationObject;
 use faultline_client::status::{FederationStatus, Phase, condition};
 use faultline_console::command_error::{CommandError, Exit};
+use faultline_console::examination::PlannedRun;
 use faultline_console::interrupt;
 use faultline_console::memory::set_limit;
 use faultline_console::output::note;
@@ -26,6 +28,7 @@ use tokio::time::sleep;
 
 use crate::arguments::{KubernetesArguments, RunArguments};
 use crate::cluster::{ChosenCluster, ClusterError, KubernetesCluster, invocation};
+use crate::doctor::check_before_run;
 use crate::fetch::{check_place, is_record_lost, record_lost, unpack, unreachable};
 use crate::supervisor::{Supervisor, has_no_record, is_over};
 use crate::view::ClusterPage;
@@ -77,7 +80,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
             "`--view` shows a single run, and cannot be used with `--repeat`"
         )));
     }
-    let interrupted = interrupt::flag();
+    let interrupted = interrupt::quiet_flag();
     let chosen =
         crate::block_on(async { ChosenCluster::of(&place(&arguments.cluster, &federation)?).await })?;
     let repetition = Repetition {
@@ -100,7 +103,8 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
         })?),
     };
     let exit = repetition.perform(first, |seed, dir| {
-        once(arguments, &chosen, with_seed(&federation, seed)?, dir, (&interrupted, page.as_ref()))?;
+        let seeded = with_seed(&federation, seed)?;
+        once(arguments, &chosen, seeded, dir, (&interrupted, page.as_ref(), seed == first))?;
         let recorded = LocatedRecording::read(dir)?;
         recorded.check_started(WITHOUT_COMMAND)?;
         if let Some(page) = &page {
@@ -140,7 +144,7 @@ fn once(
     chosen: &ChosenCluster,
     federation: Federation,
     dir: &Path,
-    (interrupted, page): (&AtomicBool, Option<&ClusterPage>),
+    (interrupted, page, is_first): (&AtomicBool, Option<&ClusterPage>, bool),
 ) -> Result<(), CommandError> {
     let draft = Session::new(&federation).draft(BackendKind::Kubernetes).map_err(unfit)?;
     let protocol = federation.spec.protocol.name();
@@ -149,7 +153,15 @@ fn once(
     check_place(dir)?;
     crate::block_on(async {
         // A series of runs survives an API server that does not respond for a while.
-        let cluster = if arguments.repeat > 1 { chosen.connect()? } else { chosen.reach().await? };
+        let cluster = if is_first { chosen.reach().await? } else { chosen.connect()? };
+        if is_first {
+            let nodes = u32::try_from(Names::of(&federation.spec).processes().len()).ok();
+            let planned = PlannedRun::of(nodes.and_then(NonZero::new));
+            tokio::select! {
+                checked = check_before_run(&cluster, planned) => checked?,
+                () = until_interrupted(interrupted) => return Err(CommandError::machine("interrupted")),
+            }
+        }
         let federation = create(&cluster, &federation, interrupted).await?;
         let deletion = cluster.deletion(&federation);
         let created = Created { cluster: &cluster, federation: &federation, interrupted, deletion };
@@ -223,12 +235,11 @@ impl Created<'_> {
         watch.screen.finish();
         let ended = ended.unwrap_or_else(|| {
             note(format_args!(
-                "interrupted: deleting the federation; to exit now, interrupt again, and then run `{}`",
+                "interrupted: deleting the federation from the cluster without fetching a record; to exit now, interrupt \
+                 again, and then run `{}`",
                 self.deletion
             ));
-            Ok(End::Without(CommandError::machine(
-                "interrupted: the federation was deleted from the cluster, and no record was fetched",
-            )))
+            Ok(End::Without(CommandError::reported(Exit::Unknown)))
         });
         ended.inspect_err(|_| {
             let fetching = self.cluster.fetching(self.federation);
@@ -426,6 +437,9 @@ impl Watch<'_> {
         if let Some(lost) = status.condition(condition::COMPLETED).filter(|it| it.reason == "RecordLost") {
             return Ok(Some(End::Lost(CommandError::machine(&lost.message))));
         }
+        if let Some(why) = status.why_not_started() {
+            return Ok(Some(End::Without(CommandError::machine(why))));
+        }
         let is_over_there = status.phase == Phase::Completed;
         if seen.supervisor.is_none() && (is_over_there || status.holds(condition::SUPERVISED)) {
             seen.supervisor = Some(self.cluster.supervisor(self.federation).await?);
@@ -554,6 +568,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::arguments::{Format, OutputArguments};
+    use crate::fetch::fetch_from;
 
     #[test]
     fn a_file_may_name_its_namespace() {
@@ -671,6 +686,45 @@ pub(crate) mod tests {
         changed["spec"]["links"]["between"]["loss"] = json!("60%");
         assert!(serde_json::from_value::<FederationObject>(changed.clone()).is_err());
         changed
+    }
+
+    /// Returns a federation of which a pod could not start in time.
+    pub(crate) fn not_started() -> serde_json::Value {
+        resource(json!({
+            "phase": "Completed",
+            "conditions": [{
+                "type": "Completed", "status": "True", "reason": "PodsNotStarted", "message": "no image for paris-0",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        }))
+    }
+
+    #[tokio::test]
+    async fn a_federation_whose_pods_could_not_start_ends_the_run_without_a_verdict() {
+        let (cluster, asked) = cluster(vec![Answer::Object(not_started())]);
+        let Ok(End::Without(command_error)) = followed(&cluster, None).await else {
+            panic!("there is no record")
+        };
+        assert_eq!(command_error.report.to_string(), "no image for paris-0");
+        assert_eq!((command_error.exit, asked.load(Ordering::Relaxed)), (Exit::Unknown, 1));
+        let error = fetch_from(&cluster, "quickstart", None, &AtomicBool::new(false)).await.unwrap_err();
+        assert!(error.report.to_string().ends_with("it never ran: no image for paris-0"), "{}", error.report);
+    }
+
+    #[tokio::test]
+    async fn an_interrupt_is_reported_once() {
+        let (cluster, _) = cluster(vec![Answer::Object(resource(json!({ "phase": "Starting" })))]);
+        let (federation, interrupted) = (federation(), AtomicBool::new(true));
+        let deletion = cluster.deletion(&federation);
+        let created =
+            Created { cluster: &cluster, federation: &federation, interrupted: &interrupted, deletion };
+        let quiet = OutputArguments { format: Format::Text, quiet: true, verbose: 0 };
+        let screen = Screen::new(quiet, true, String::new());
+        let Ok(End::Without(error)) = created.follow(screen, None, None).await else {
+            panic!("it was interrupted")
+        };
+        assert_eq!(error.exit, Exit::Unknown);
+        assert!(error.is_reported(), "{:?}", error.report);
     }
 
     fn lost() -> serde_json::Value {

@@ -54,7 +54,7 @@ const SILENT_REPORT: u32 = 5;
 /// Executes `kubectl faultline view`.
 pub(crate) fn view(arguments: &ViewArguments) -> Result<Exit, CommandError> {
     set_limit(None)?;
-    let interrupted = interrupt::flag();
+    let interrupted = interrupt::quiet_flag();
     let page = crate::block_on(async {
         let name = name(&arguments.federation)?;
         let cluster = KubernetesCluster::connect(&arguments.cluster).await?;
@@ -185,6 +185,9 @@ impl ClusterPage {
                 break "The federation was deleted.".to_owned();
             };
             let status = now.status.unwrap_or_default();
+            if let Some(why) = status.why_not_started() {
+                break why.to_owned();
+            }
             match status.phase {
                 Phase::Completed => match self.report(cluster, federation).await {
                     Ok(()) => return Ok(()),

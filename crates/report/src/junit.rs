@@ -3,7 +3,7 @@
 //!
 //! A case that could not be judged is an error, not a skipped one: tools show skipped cases as if they were harmless.
 
-use faultline_checker::Verdict;
+use faultline_checker::{Property, Verdict};
 use faultline_history::expected::{Assessment, Met};
 use faultline_trace::printable;
 use maud::{Markup, PreEscaped, html};
@@ -26,7 +26,7 @@ impl Case {
         let log = it.log.as_ref().map(|it| format!("; see {it}")).unwrap_or_default();
         let (verdict, reasons) = match (it.met, &it.unknown) {
             (Met::Yes, _) => (Verdict::Pass, Vec::new()),
-            (Met::No, _) => (Verdict::Fail, vec![measured() + &log]),
+            (Met::No, _) => (Verdict::Fail, [vec![measured() + &log], it.output.clone()].concat()),
             (Met::Unknown, Some(unknown)) => {
                 (Verdict::Unknown, vec![format!("{}; {}", unknown.reason, unknown.remedy)])
             }
@@ -41,11 +41,32 @@ impl Case {
         Case { class: "property", name, verdict: it.verdict, reasons }
     }
 
+    /// Returns the case of the property that expectations are met, without the expectations, which have cases of their own;
+    /// `None` if it says nothing else.
+    fn of_expected(it: &PropertySummary, expectations: &[Assessment]) -> Option<Case> {
+        let is_own = |reason: &&String| {
+            !expectations.iter().any(|it| reason.contains(&format!("expected {}, but ", it.expected)))
+        };
+        let violations: Vec<String> = it.violations.iter().filter(is_own).cloned().collect();
+        let unknown = it.unknown.iter().filter(is_own).cloned();
+        let verdict = if violations.is_empty() { Verdict::Unknown } else { Verdict::Fail };
+        let reasons: Vec<String> = violations.into_iter().chain(unknown).collect();
+        let is_covered = reasons.is_empty() && !expectations.is_empty();
+        (!is_covered).then(|| match reasons.is_empty() {
+            true => Case::of_property(it),
+            false => Case { verdict, reasons, ..Case::of_property(it) },
+        })
+    }
+
     /// Returns the cases of a run: at least one that does not pass, unless the run passed.
     fn of_run(run: &Summary) -> Vec<Case> {
         let exercised = run.properties.iter().filter(|it| it.found != PropertyResult::NotExercised);
         let expected = run.expectations.iter().map(Case::of_expectation);
-        let mut cases: Vec<Case> = expected.chain(exercised.map(Case::of_property)).collect();
+        let of_property = |it: &PropertySummary| match it.property {
+            Property::Expected => Case::of_expected(it, &run.expectations),
+            _ => Some(Case::of_property(it)),
+        };
+        let mut cases: Vec<Case> = expected.chain(exercised.filter_map(of_property)).collect();
         if cases.iter().all(|it| it.verdict < run.verdict) {
             let (name, reasons) = ("the verdict".to_owned(), run.reasons.clone());
             cases.push(Case { class: "run", name, verdict: run.verdict, reasons });

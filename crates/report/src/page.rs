@@ -20,7 +20,8 @@ use crate::names::DisplayNames;
 use crate::probes::{ProbeSummary, RecoverySummary, strips, system_numbers};
 use crate::style;
 use crate::summary::{
-    LifeSummary, PropertyResult, PropertySummary, RecordedRun, Summary, measured_in_words, met, restored,
+    LifeSummary, PropertyResult, PropertySummary, RecordedRun, Summary, measured_in_words,
+    measured_without_output, met, restored,
 };
 use crate::terms;
 use crate::text::{self, backend, because, instant, lost, percent, protocol, span, verdict};
@@ -652,7 +653,12 @@ fn expectations(summary: &Summary) -> Markup {
             tbody { @for it in &summary.expectations { tr {
                 td { @let (result, verdict) = met(it); (chip(verdict, result)) }
                 td { (it.expected) @if let Some(unknown) = &it.unknown { p.hint { (unknown.reason) } } }
-                td { (measured_in_words(it)) @if let Some(log) = &it.log { " " span.hint { (log) } } }
+                td {
+                    @if it.output.is_empty() { (measured_in_words(it)) } @else {
+                        (measured_without_output(it)) pre { (it.output.join("\n")) }
+                    }
+                    @if let Some(log) = &it.log { " " span.hint { (log) } }
+                }
             } } }
         } }
     }

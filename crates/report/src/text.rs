@@ -2,6 +2,7 @@
 
 use comfy_table::{Cell, Color, Table};
 use faultline_checker::{Property, Verdict};
+use faultline_history::expected::Assessment;
 use faultline_history::{Outage, TimePart};
 pub use faultline_trace::duration::{instant, span};
 use faultline_trace::shell_word;
@@ -11,7 +12,7 @@ use crate::histories::HistorySummary;
 use crate::probes::{ProbeSummary, RecoverySummary};
 use crate::summary::{
     ClusterSummary, FaultSummary, LifeSummary, PropertyResult, PropertySummary, Summary, measured_in_words,
-    met, restored,
+    measured_without_output, met, restored,
 };
 use crate::table::{lines, split, table, wrapped};
 
@@ -103,9 +104,20 @@ impl Writer<'_> {
             self.cell(verdict(self.summary.verdict).to_uppercase(), Some(colour_of(self.summary.verdict))),
             self.cell(format!("{}: {}{added}", run.name, self.summary.run_in_words()), None),
         ]);
-        let reasons = self.summary.reasons.iter().map(|it| wrapped("  - ", it));
+        let reasons = self.summary.reasons.iter().map(|it| self.reason(it));
         let caveats = self.summary.caveats.iter().map(|it| wrapped("  note: ", it));
         std::iter::once(lines(&table)).chain(reasons).chain(caveats).collect()
+    }
+
+    /// Formats a reason. If it quotes several lines that a check wrote, these follow as lines.
+    fn reason(&self, reason: &str) -> String {
+        let quoted = |it: &Assessment| {
+            let rest = reason.strip_prefix(it.said.as_deref()?)?.strip_prefix(" (")?.strip_suffix(')')?;
+            let lines = it.output.iter().map(|it| format!("      {it}\n"));
+            Some(wrapped("  - ", &format!("{rest}:")) + &lines.collect::<String>())
+        };
+        let mut with_output = self.summary.expectations.iter().filter(|it| !it.output.is_empty());
+        with_output.find_map(quoted).unwrap_or_else(|| wrapped("  - ", reason))
     }
 
     fn rollbacks(&self) -> String {
@@ -236,9 +248,14 @@ impl Writer<'_> {
         let mut table = self.titled(&["expected", "measured", "result"]);
         for it in &self.summary.expectations {
             let (result, verdict) = met(it);
+            let measured = match it.output.is_empty() || it.measured.is_none() {
+                true => measured_in_words(it),
+                // The reason of the verdict contains the lines.
+                false => measured_without_output(it),
+            };
             table.add_row([
                 self.cell(it.expected.clone(), None),
-                self.cell(measured_in_words(it), None),
+                self.cell(measured, None),
                 self.cell(result.to_owned(), Some(colour_of(verdict))),
             ]);
         }

@@ -60,6 +60,8 @@ pub struct Observed {
     pub misplaced: misplaced::Search,
     /// Number of the supervisor's events that may still become Kubernetes events.
     pub event_allowance: usize,
+    /// Time for which some pod of a system has been unable to start.
+    pub stuck_for: Duration,
 }
 
 /// Status of a supervisor.
@@ -136,6 +138,7 @@ impl Observed {
             refused: None,
             misplaced: misplaced::Search::default(),
             event_allowance: EventAllowance::default().left(Instant::now()),
+            stuck_for: Duration::ZERO,
         }
     }
 
@@ -167,7 +170,12 @@ impl Observed {
         let status = self.federation.status.as_ref();
         let completed = status.filter(|it| it.phase == Phase::Completed);
         let completed = completed.and_then(|it| it.condition(condition::COMPLETED));
-        completed.is_some_and(|it| it.reason != RECORD_LOST)
+        completed.is_some_and(|it| ![RECORD_LOST, condition::PODS_NOT_STARTED].contains(&&*it.reason))
+    }
+
+    /// Returns whether the last status says that the run never began, because pods could not start.
+    pub fn has_never_started(&self) -> bool {
+        self.federation.status.as_ref().is_some_and(|it| it.why_not_started().is_some())
     }
 
     /// Returns whether another pod has replaced the one that kept the record of the completed run.

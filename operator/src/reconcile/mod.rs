@@ -27,7 +27,7 @@ pub mod objects;
 pub mod update_status;
 pub mod validate;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use faultline_client::api_error::described;
 use faultline_client::object::FederationObject;
@@ -134,7 +134,8 @@ async fn steps(federation: &CachedFederation, context: &Context) -> Result<Actio
         delete::delete_federation(federation, context).await?;
         return Ok(Action::await_change());
     }
-    let observed = dereference(&frozen, context).await?;
+    let mut observed = dereference(&frozen, context).await?;
+    observed.stuck_for = stuck_for(&frozen, &observed, context);
     let desired = build(&frozen, &observed, &context.settings, context.client.default_namespace());
     let applied = apply(&frozen, &observed, desired, context).await?;
     let followed = follow(federation, &frozen, &observed, context).await.map_err(ApplyError::Key)?;
@@ -143,6 +144,16 @@ async fn steps(federation: &CachedFederation, context: &Context) -> Result<Actio
     let progress = Progress { frozen, observed, applied, followed };
     let unsaid = report(federation, &Situation::Accepted(Box::new(progress)), context).await?;
     Ok(after(next.into_iter().chain(unsaid).chain(expiry).min()))
+}
+
+/// Returns the time for which some pod of a system has been unable to start. An operator that starts again begins at zero.
+fn stuck_for(frozen: &Frozen, observed: &Observed, context: &Context) -> Duration {
+    let is_stuck = assess::has_stuck_pod(frozen, observed);
+    let since = context.cache(&*frozen.federation, |it| {
+        it.stuck = is_stuck.then(|| it.stuck.unwrap_or_else(Instant::now));
+        it.stuck
+    });
+    since.map_or(Duration::ZERO, |it| it.elapsed())
 }
 
 fn has_finalizer(federation: &CachedFederation) -> bool {

@@ -405,3 +405,41 @@ async fn a_namespace_that_is_being_deleted_rejects_events_without_blocking_the_o
     assert_eq!(world.condition("PodsReady"), "True AllRunning");
     assert_eq!(world.context.session(UID, |it| it.unreported.due), None, "there is no other attempt");
 }
+
+#[tokio::test]
+async fn a_system_whose_image_cannot_be_pulled_ends_and_loses_its_pods() {
+    let mut world = World::of("systems/pages").await;
+    change(&world, 1, |spec| {
+        spec["kubernetes"] = json!({ "image": "pages:1" });
+        spec["application"]["system"]["ready"] = json!({ "tcp": "{{ host }}:80", "within": "100ms" });
+    });
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    world.make_pods();
+    let path = format!("{PODS}/quickstart-paris-0");
+    let mut pod = world.server.get(&path).unwrap();
+    let waiting = json!({ "waiting": { "reason": "ImagePullBackOff", "message": "no such image" } });
+    pod["status"]["containerStatuses"].as_array_mut().unwrap().push(json!({
+        "name": "system", "image": "pages:1", "imageID": "", "ready": false, "restartCount": 0, "state": waiting,
+    }));
+    world.server.put(&path, pod);
+    world.look().await.unwrap();
+    assert_ne!(world.status().phase, Phase::Completed, "there is time left");
+    tokio::time::sleep(Duration::from_millis(120)).await;
+    world.look().await.unwrap();
+    assert_eq!(world.condition("Completed"), "True PodsNotStarted");
+    assert_eq!(world.status().verdict.as_deref(), Some("unknown"));
+    world.look().await.unwrap();
+    for set in ["paris", "supervisor"] {
+        let set = world.server.get(&format!("{SETS}/quickstart-{set}")).unwrap();
+        assert_eq!(set["spec"]["replicas"], 0, "{}", set["metadata"]["name"]);
+    }
+    assert!(
+        world.notes().iter().any(|it| it.contains("could not start within 100ms")),
+        "{:?}",
+        world.notes()
+    );
+    world.restart();
+    world.look().await.unwrap();
+    assert_eq!(world.condition("Completed"), "True PodsNotStarted");
+}

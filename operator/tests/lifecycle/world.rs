@@ -138,7 +138,8 @@ impl World {
     /// Creates a world with a sample under the name of the quick start.
     pub(crate) async fn of(sample: &str) -> World {
         let (server, supervisor) = (ApiServer::default(), Supervisor::default());
-        let text = faultline_api::samples::sample(sample).expect("it is a sample").text;
+        let of_system = || faultline_api::samples::SYSTEMS.iter().find(|it| it.name == sample);
+        let text = faultline_api::samples::sample(sample).or_else(of_system).expect("it is a sample").text;
         let parsed = faultline_api::parse(sample, text.as_bytes()).unwrap();
         let mut federation = serde_json::to_value(parsed).unwrap();
         let metadata = json!({
@@ -342,7 +343,8 @@ impl World {
 }
 
 pub(crate) fn context(server: &ApiServer, port: u16) -> Arc<Context> {
-    let settings = Settings { supervisor_api_port: port, ..Settings::default() };
+    let allow_images = vec!["pages:1".to_owned()];
+    let settings = Settings { supervisor_api_port: port, allow_images, ..Settings::default() };
     Arc::new(Context::new(server.client(), settings, "test".into(), Arc::new(Metrics::default())))
 }
 

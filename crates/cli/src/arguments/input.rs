@@ -225,16 +225,18 @@ pub(crate) struct PlanArguments {
     pub(crate) format: Format,
 }
 
-/// Check whether a file can be run, and suggest fixes.
+/// Check whether files can be run, and suggest fixes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   faultline validate my.yaml
+  faultline validate *.yaml
   faultline validate my.yaml --orders 8
   faultline validate new.yaml --running my.yaml   check a change")]
 pub(crate) struct ValidateArguments {
-    /// Read the federation from this file, or from standard input if it is `-`
-    pub(crate) file: PathBuf,
+    /// Read the federation from this file, or from standard input if it is `-`. With several files, check each of them
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
     /// Print what the file would change in a federation that was started on Kubernetes from FILE: links, added faults,
     /// a pause. Changes to other fields are errors, as they are for an API server
     #[arg(long, value_name = "FILE", conflicts_with = "orders")]

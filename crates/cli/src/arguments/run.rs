@@ -151,6 +151,6 @@ pub(crate) enum BackendName {
 pub(crate) enum LinksName {
     /// A delay line in each node, before the socket.
     InNode,
-    /// The kernel, with each node in its own network namespace; requires root (see `faultline doctor`).
+    /// The kernel, with each node in its own network namespace; requires root or user namespaces (see `faultline doctor`).
     Tc,
 }

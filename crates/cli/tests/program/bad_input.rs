@@ -51,6 +51,52 @@ fn a_fault_in_a_nonexistent_cluster_is_rejected_with_its_line() {
 }
 
 #[test]
+fn all_files_are_validated() {
+    let place = TestDirectory::new();
+    place.write("good.yaml", small(""));
+    place.write("one.yaml", small("").replace("nodes: 2", "nodes: 0"));
+    place.write("two.yaml", "kind: Federation\n");
+    let output =
+        place.faultline(["validate", "one.yaml", "good.yaml", "two.yaml", "absent.yaml"]).assert().code(2);
+    let output = output.get_output();
+    let said = String::from_utf8_lossy(&output.stderr);
+    for file in ["one.yaml", "two.yaml", "absent.yaml"] {
+        assert!(said.contains(file), "{file}: {said}");
+    }
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        printed.starts_with("good.yaml is valid: ") && printed.ends_with("1 of 4 files are valid\n"),
+        "{printed}"
+    );
+    let all = place.faultline(["validate", "good.yaml", "good.yaml"]).assert().code(0);
+    all.stdout(predicates::str::ends_with("2 of 2 files are valid\n"));
+    let running = ["validate", "good.yaml", "good.yaml", "--running", "good.yaml"];
+    refused(&place, &running, &["`--running` compares one file"]);
+}
+
+/// A trace that is damaged or was cut must not become another trace.
+#[test]
+fn damaged_and_cut_failure_traces_are_refused_with_file_line_and_remedy() {
+    let place = TestDirectory::new();
+    let entry = "  faults: [{ trace: { file: trace.csv }, crash: {} }]\n";
+    place.write("own.yaml", small(entry));
+    let header = b"start,end,node,cause\n";
+    for (rows, said) in [
+        (&b"10,20,n1,GPU\n30,40,n2,x\xE9\n"[..], &["line 3", "not UTF-8", "iconv"][..]),
+        (b"10,20,n1,GPU\n30,40,n2,NI", &["line 3", "no line break", "fetch the complete file"]),
+        (b"10,20,n1,GPU\n30,4", &["line 3", "2 fields", "fetch the complete file"]),
+    ] {
+        std::fs::write(place.path("trace.csv"), [header, rows].concat()).unwrap();
+        let said = [&["trace.csv"], said].concat();
+        for command in [&["traces", "trace.csv"][..], &["validate", "own.yaml"], &["model", "own.yaml"]] {
+            refused(&place, command, &said);
+        }
+    }
+    std::fs::write(place.path("trace.json"), b"[{\"node_id\": \"n1\", \"event_time\": 0.5").unwrap();
+    refused(&place, &["traces", "trace.json"], &["trace.json", "line 1", "ends in the middle"]);
+}
+
+#[test]
 fn a_value_that_an_api_server_considers_changed_is_rejected_with_its_line() {
     let place = TestDirectory::new();
     let extra = "  deadline: 60s\n  storage: { writeBandwidth: 200MB }\n";

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process;
 
-use crate::common::TestDirectory;
+use crate::common::{TestDirectory, signal, small, wait_until};
 use assert_cmd::Command;
 use predicates::prelude::*;
 
@@ -147,4 +147,44 @@ fn options_that_pods_do_not_support_are_refused_without_the_plugin() {
             .code(2)
             .stderr(predicate::str::contains(said));
     }
+}
+
+/// Both programs know of the interrupt.
+#[test]
+fn one_signal_to_a_campaign_prints_one_message() {
+    const CAMPAIGN: &str = "#!/bin/sh
+trap 'echo interrupted: the campaign continues >&2; exit 3' INT
+: > started
+while :; do /bin/sleep 0.05; done
+";
+    let place = TestDirectory::new();
+    fs::write(place.path("stand-in"), CAMPAIGN).unwrap();
+    fs::set_permissions(place.path("stand-in"), fs::Permissions::from_mode(0o755)).unwrap();
+    copy(&place.path("stand-in"), &place.path("kubectl-faultline"));
+    place.write("my.yaml", small(""));
+    drop(alone(&place));
+    let sweep = [
+        "sweep",
+        "my.yaml",
+        "--set",
+        "protocol.hc3i.checkpointEvery=50ms,100ms",
+        "--seeds",
+        "2",
+        "--backend",
+        "kubernetes",
+    ];
+    let child = process::Command::new(place.path("faultline"))
+        .current_dir(place.dir())
+        .args(sweep)
+        .env("PATH", "/nonexistent")
+        .env("NO_COLOR", "1")
+        .stdout(process::Stdio::piped())
+        .stderr(process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until(|| place.path("started").exists(), || "the campaign does not start".to_owned());
+    signal(&child, "TERM");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "interrupted: the campaign continues\n");
 }

@@ -498,13 +498,32 @@ fn results_are_written_as_junit_xml() {
         "{text}"
     );
     assert!(line("own.property recordComplete: ").contains("own.property"), "{text}");
-    assert!(line("own.property expected: ").contains("('failure', 'expected no line of x"), "{text}");
+    // The expectations have cases of their own, and count once.
+    assert!(!text.contains("own.property expected: "), "{text}");
+    assert_eq!(text.matches("('failure', ").count(), 1, "{text}");
     assert!(!text.contains("noLoss"), "{text}");
     place
         .faultline(["run", "own.yaml", "--junit", "missing/run.xml"])
         .assert()
         .code(2)
         .stderr(says("--junit"));
+}
+
+#[test]
+fn the_output_of_a_failed_check_keeps_its_lines() {
+    let place = TestDirectory::new();
+    let fields = "command: [sleep, '600']\n      ends: { after: 500ms }";
+    let check = r#"{ check: three lines, by: a-0, exec: [sh, -c, 'printf "head\n  - one\n"; echo bad >&2; exit 1'] }"#;
+    place.write("own.yaml", system(fields, "") + &format!("  expect: [{check}]\n"));
+    let run = ["run", "own.yaml", "--out", "run", "--junit", "run.xml"];
+    let lines = "a-0-1.log:\n      head\n        - one\n      bad\n";
+    for arguments in [&run[..], &["check", "run"]] {
+        let output = place.faultline(arguments.iter().copied()).assert().code(1).get_output().stdout.clone();
+        let text = String::from_utf8(output).unwrap();
+        assert!(text.contains(lines) && !text.contains("head / "), "{text}");
+    }
+    let xml = fs::read_to_string(place.path("run.xml")).unwrap();
+    assert!(xml.contains("\nhead\n  - one\nbad</failure>"), "{xml}");
 }
 
 #[test]

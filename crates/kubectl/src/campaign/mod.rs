@@ -37,7 +37,7 @@ fn perform(arguments: &PerformArguments) -> Result<Exit, CommandError> {
         let help = "use `faultline sweep --backend kubernetes`, for example";
         CommandError::input(miette!(help = help, "{} contains no {CAMPAIGN}", dir.display()))
     })?;
-    let interrupted = interrupt::flag();
+    let interrupted = interrupt::quiet_flag();
     crate::block_on(async {
         let cluster = KubernetesCluster::connect(&workers.cluster).await?;
         let jobs = Jobs::on(&cluster);

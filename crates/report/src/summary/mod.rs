@@ -521,9 +521,14 @@ pub(crate) fn met(it: &Assessment) -> (&'static str, Verdict) {
     }
 }
 
+/// Returns the measured figure of an expectation in words.
+pub(crate) fn measured_without_output(it: &Assessment) -> String {
+    it.measured.clone().unwrap_or_default()
+}
+
 /// Returns the measured figure of an expectation in words, with what the command of a check wrote last.
 pub(crate) fn measured_in_words(it: &Assessment) -> String {
-    let words = it.measured.clone().unwrap_or_default();
+    let words = measured_without_output(it);
     match &it.said {
         Some(said) if words.is_empty() => said.clone(),
         Some(said) => format!("{words}: {said}"),

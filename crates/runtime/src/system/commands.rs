@@ -29,7 +29,8 @@ const LONGEST: u32 = 64 << 10;
 const LONGEST_TEXT: usize = 8 << 10;
 /// The maximum number of observations from an executor per minute.
 const MOST_PER_MINUTE: u32 = 10_000;
-/// Time for which the node waits for an executor that does not listen, because its container is starting.
+/// Time for which the node waits for an executor that no longer listens, because its container is being restarted. Whether a
+/// container that has never run can start is for the operator to judge.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Time between two attempts to reach an executor.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -138,7 +139,7 @@ async fn relay(
     let stream = loop {
         match executor::connect(&socket) {
             Ok(stream) => break stream,
-            Err(error) if begun.elapsed() > PATIENCE => return Err(error),
+            Err(error) if is_hopeless(&error, begun.elapsed()) => return Err(error),
             Err(_) => sleep(AGAIN).await,
         }
     };
@@ -165,6 +166,12 @@ async fn relay(
             }
         }
     }
+}
+
+/// Returns whether to wait no longer for an executor that cannot be reached for this reason.
+fn is_hopeless(error: &io::Error, waited: Duration) -> bool {
+    // Without a socket, the container has never run. Pulling its image may take long.
+    error.kind() != io::ErrorKind::NotFound && waited > PATIENCE
 }
 
 async fn receive(read: &mut (impl tokio::io::AsyncRead + Unpin)) -> io::Result<Told> {
@@ -244,6 +251,20 @@ mod tests {
     fn rules() -> Rules {
         let (probes, watches, checks) = (vec![(ProbeNo(1), 0)], vec![WatchNo(2)], vec![CheckNo(3)]);
         Rules { probes, watches, checks, minute: (Instant::now(), 0) }
+    }
+
+    /// Otherwise, the node would fail repeatedly while the image of its container is pulled.
+    #[test]
+    fn a_container_that_has_never_run_is_awaited() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let socket = dir.path().join("socket");
+        let is_hopeless = |waited| {
+            let error = executor::connect(&socket).expect_err("no process listens");
+            super::is_hopeless(&error, waited)
+        };
+        assert!(!is_hopeless(PATIENCE * 100));
+        drop(std::os::unix::net::UnixListener::bind(&socket).expect("a socket"));
+        assert!(!is_hopeless(PATIENCE) && is_hopeless(PATIENCE * 2));
     }
 
     #[test]

@@ -310,6 +310,32 @@ fn a_line_that_is_cut_off_is_damage() {
     assert_eq!(direct.judgement.verdict, Verdict::Unknown, "{:?}", direct.judgement.reasons);
 }
 
+/// Two names that differ in such a byte would become equal.
+#[test]
+fn a_name_that_is_not_text_is_damage() {
+    let with_byte = |text: String| -> Vec<u8> {
+        text.chars()
+            .flat_map(|it| if it == '\u{1}' { vec![0xE9] } else { it.to_string().into_bytes() })
+            .collect()
+    };
+    let run = |bytes: Vec<u8>| {
+        let run = Events { bytes: &bytes, file: "log.jsonl", mapping: Some(&torchft()) }.import();
+        run.unwrap_or_else(|error| panic!("{error}")).judge()
+    };
+    let unused = with_byte(TORCHFT.replacen("\"name\":", "\"note\":\"x\u{1}\",\"name\":", 1));
+    assert_eq!(run(unused).judgement.verdict, Verdict::Pass);
+    let used = with_byte(TORCHFT.replacen("\"replica_id\":\"", "\"replica_id\":\"\u{1}", 1));
+    let judged = run(used);
+    assert_eq!(judged.judgement.verdict, Verdict::Unknown);
+    assert!(
+        judged.judgement.reasons.iter().any(|it| it.contains("damaged")),
+        "{:?}",
+        judged.judgement.reasons
+    );
+    let names = format!("{:?}", judged.manifest.processes);
+    assert!(!names.contains(char::REPLACEMENT_CHARACTER), "{names}");
+}
+
 /// Messages whose numbers, lives and times are those of `with`: of a message, of both lives of a process, and of a time.
 fn foreign(message: [&str; 2], lives: [&str; 2], time: &str) -> Recording {
     let mapping = format!(

@@ -106,6 +106,20 @@ struct Event {
     fact: Option<(FactKind, Map<String, Value>)>,
 }
 
+impl Event {
+    /// Returns whether a value that is used contains the replacement of bytes that are not UTF-8.
+    fn has_replaced_text(&self) -> bool {
+        let is_replaced = |it: &str| it.contains(char::REPLACEMENT_CHARACTER);
+        let life = match &self.life {
+            EventLife::Number(_) | EventLife::Current(None) => None,
+            EventLife::Given(life) | EventLife::Current(Some(life)) => Some(life),
+        };
+        let named = [Some(&self.process), self.cluster.as_ref(), life].into_iter().flatten();
+        let mut columns = self.fact.iter().flat_map(|it| it.1.values());
+        { named }.any(|it| is_replaced(it)) || columns.any(|it| is_replaced(&it.to_string()))
+    }
+}
+
 /// The life to which an event belongs.
 enum EventLife {
     /// The number of the life.
@@ -177,7 +191,12 @@ impl Import<'_> {
                 None => return Err(self.lacks_run()),
             },
         }
-        self.add(self.event(columns)?)
+        let event = self.event(columns)?;
+        // Bytes that are not UTF-8 were replaced, so different names may have become equal.
+        if str::from_utf8(line).is_err() && event.as_ref().is_some_and(Event::has_replaced_text) {
+            return self.damage(number);
+        }
+        self.add(event)
     }
 
     /// Notes a line that is cut off or otherwise damaged. What it stated is missing.

@@ -23,6 +23,7 @@ use super::objects::Obstacle;
 use crate::cached_federation::CachedFederation;
 use crate::shortened::shortened;
 use accepted::CHANGE_REFUSED;
+pub(super) use pods::has_stuck_pod;
 
 /// Maximum length of an event's note, in bytes.
 const MAX_NOTE: usize = 1024;
@@ -179,6 +180,9 @@ impl Report<'_> {
         if self.status.phase == Phase::Completed {
             self.record_kept(frozen, observed);
             self.over(applied);
+        } else if let Some(why) = pods::why_never_ready(frozen, observed) {
+            self.not_started(&why);
+            return self.over(applied);
         }
         self.headline(observed, applied, followed.is_to_pause);
     }

@@ -1,6 +1,10 @@
 //! The condition `PodsReady`: how many pods run, and what prevents the others from running.
 
-use faultline_client::status::{ClusterStatus, condition};
+use std::time;
+
+use faultline_api::quantity::Duration;
+use faultline_api::supervision::RunPhase;
+use faultline_client::status::{ClusterStatus, Phase, condition};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::SignedDuration;
@@ -13,12 +17,15 @@ use crate::pod_state;
 use crate::reconcile::advice::refusal;
 use crate::reconcile::apply::Applied;
 use crate::reconcile::build::{self, Drift};
-use crate::reconcile::dereference::Observed;
+use crate::reconcile::dereference::{Observed, Supervision};
 use crate::reconcile::freeze::Frozen;
 use crate::reconcile::objects::{Obstacle, Restored};
 
 /// Time that a pod may take to start or to end before it is reported as an obstacle.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+/// Reasons for which the image of a container is missing.
+const IMAGE_REASONS: [&str; 4] =
+    ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"];
 
 impl Report<'_> {
     /// Reports the state of the pods: how many run, and what prevents the others from running.
@@ -79,7 +86,10 @@ impl Report<'_> {
     /// created.
     pub(super) fn over(&mut self, applied: &Applied) {
         let Some(Obstacle { reason, message }) = &applied.obstacle else {
-            let message = "the run has ended; only its record is kept";
+            let message = match self.status.why_not_started() {
+                Some(_) => "the run has ended, and has no record",
+                None => "the run has ended; only its record is kept",
+            };
             self.condition(condition::PODS_READY, "False", "RunEnded", message);
             return;
         };
@@ -150,8 +160,73 @@ fn obstacle(pod: &Pod, now: &Time) -> Option<Obstacle> {
         });
         return Some(Obstacle { reason: "Unschedulable", message: message + &remedy.unwrap_or_default() });
     }
-    let containers = [&status.init_container_statuses, &status.container_statuses];
-    containers.into_iter().flatten().flatten().find_map(|it| stuck(pod, it))
+    containers(pod).find_map(|it| stuck(pod, it))
+}
+
+/// Returns whether the run of a system cannot begin because a container cannot start.
+pub(in crate::reconcile) fn has_stuck_pod(frozen: &Frozen, observed: &Observed) -> bool {
+    first_stuck(frozen, observed).is_some()
+}
+
+/// Returns why a system cannot become ready: a container has been unable to start for longer than `ready.within` of its
+/// nodes. `None` while time is left, or once the application has started.
+pub(super) fn why_never_ready(frozen: &Frozen, observed: &Observed) -> Option<String> {
+    let Stuck { pod, container, obstacle: Obstacle { reason, message }, within } =
+        first_stuck(frozen, observed)?;
+    if observed.stuck_for < time::Duration::from(within.0) {
+        return None;
+    }
+    let (name, image) = (&container.name, &container.image);
+    let remedy = match name == naming::SYSTEM {
+        true => "correct `spec.kubernetes.image`, or make this image available to the cluster",
+        false => "ask your administrator to make this image available to the cluster",
+    };
+    let remedy = match IMAGE_REASONS.contains(&reason) {
+        true => remedy.to_owned(),
+        false => {
+            let (namespace, pod) = (pod.namespace().unwrap_or_default(), pod.name_any());
+            format!("correct the cause, which `kubectl describe pod --namespace {namespace} {pod}` shows")
+        }
+    };
+    Some(format!(
+        "the container `{name}` could not start within {within} (`ready.within`): {reason}, image {image}; {message}; {remedy}, \
+         and create the federation again"
+    ))
+}
+
+/// A container that cannot start.
+struct Stuck<'a> {
+    pod: &'a Pod,
+    container: &'a ContainerStatus,
+    obstacle: Obstacle,
+    /// Time within which the node must be ready.
+    within: Duration,
+}
+
+/// Returns the container of a system's pods that cannot start and has the least time, before the application starts.
+fn first_stuck<'a>(frozen: &Frozen, observed: &'a Observed) -> Option<Stuck<'a>> {
+    let system = frozen.federation.spec.application.system()?;
+    let has_begun = match &observed.supervision {
+        Supervision::Known(said) => !matches!(said.phase, RunPhase::Gathering | RunPhase::Measuring),
+        _ => observed.phase() >= Phase::Running,
+    };
+    if has_begun {
+        return None;
+    }
+    let within = |cluster: &str| Duration(system.on(cluster).ready.cloned().unwrap_or_default().within());
+    let longest = frozen.groups.iter().map(|it| within(&it.name)).max()?;
+    let stuck = observed.pods.values().filter_map(|pod| {
+        let within = pod.labels().get(naming::CLUSTER).map_or(longest, |it| within(it));
+        let (container, obstacle) = containers(pod).find_map(|it| Some((it, stuck(pod, it)?)))?;
+        Some(Stuck { pod, container, obstacle, within })
+    });
+    stuck.min_by_key(|it| it.within)
+}
+
+/// Returns the states of a pod's containers, in the order in which they start.
+fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
+    let status = pod.status.iter();
+    status.flat_map(|it| [&it.init_container_statuses, &it.container_statuses]).flatten().flatten()
 }
 
 /// Returns the obstacle that prevents a container from running; `None` if the container only needs time.

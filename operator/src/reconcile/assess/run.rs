@@ -67,6 +67,15 @@ impl Report<'_> {
         self.condition(condition::COMPLETED, "True", reason, &message);
     }
 
+    /// Reports that the run is over before it began, because a pod could not start.
+    pub(super) fn not_started(&mut self, why: &str) {
+        self.status.phase = Phase::Completed;
+        self.status.verdict = Some(word(&RunVerdict::Unknown));
+        self.condition(condition::RUNNING, "False", "Ended", "the run ended before the application started");
+        self.warn(condition::COMPLETED, "True", condition::PODS_NOT_STARTED, why);
+        self.set_message(why);
+    }
+
     /// Reports that the run is over and its record is lost. The run has a verdict only if it was judged before.
     pub(super) fn record_lost(&mut self) {
         let message = "the record of the run was lost when the supervisor's pod was replaced; set \

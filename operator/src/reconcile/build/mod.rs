@@ -97,7 +97,8 @@ fn drifted(frozen: &Frozen, observed: &Observed, over: bool) -> Vec<Drift> {
         let is_end_of_run = wanted == 0 && !has_ended;
         (found != wanted).then_some(Drift { set, generation, found, wanted, is_end_of_run })
     };
-    groups.chain([(naming::Component::Supervisor.as_str(), 1)]).filter_map(drift).collect()
+    let supervisors = u32::from(!observed.has_never_started());
+    groups.chain([(naming::Component::Supervisor.as_str(), supervisors)]).filter_map(drift).collect()
 }
 
 fn differs(wanted: &StatefulSet, observed: &Observed) -> bool {

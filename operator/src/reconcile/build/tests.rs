@@ -128,7 +128,7 @@ fn processes_mount_their_own_key_and_only_the_supervisor_mounts_the_federations(
 }
 
 /// Returns a system that runs in images.
-fn system() -> FederationObject {
+pub(crate) fn system() -> FederationObject {
     let sample = &faultline_api::samples::SYSTEMS[0];
     let file = faultline_api::parse("pages", sample.text.as_bytes()).expect("it is valid");
     let mut federation = FederationObject::from(file);

@@ -4,6 +4,7 @@ mod changes;
 mod events;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use faultline_api::resource::Emulation;
 use faultline_api::supervision::{
@@ -14,7 +15,7 @@ use serde_json::json;
 
 use super::*;
 use crate::pod_state;
-use crate::reconcile::build::tests::{cached, frozen, pod, quickstart, running};
+use crate::reconcile::build::tests::{cached, frozen, pod, quickstart, running, system};
 use crate::reconcile::objects::Obstacle;
 
 fn at(seconds: i64) -> Time {
@@ -572,6 +573,57 @@ fn a_run_that_could_not_be_carried_out_is_completed_and_unknown() {
         ("True", "RunFailed", "no room")
     );
     assert_eq!(status.verdict.as_deref(), Some("unknown"));
+}
+
+/// A system whose container cannot pull its image, and whose nodes must be ready within 20 s. The agent runs.
+fn without_image(within: &str) -> Observed {
+    let mut federation = json!(system());
+    federation["spec"]["application"]["system"]["ready"] =
+        json!({ "tcp": "{{ host }}:80", "within": within });
+    let mut observed = Observed::of(Arc::new(serde_json::from_value(federation).expect("a federation")));
+    let mut paris = (*pod("pages-paris-0", Some("paris"), "uid", true)).clone();
+    let state = json!({ "waiting": { "reason": "ErrImagePull", "message": "pages:1: not found" } });
+    let system = json!({
+        "name": "system", "image": "pages:1", "imageID": "", "ready": false, "restartCount": 0, "state": state,
+    });
+    let statuses = paris.status.as_mut().and_then(|it| it.container_statuses.as_mut()).expect("it has some");
+    statuses.push(serde_json::from_value(system).expect("a status"));
+    observed.pods.insert("pages-paris-0".into(), Arc::new(paris));
+    observed.hear(RunStatus { phase: RunPhase::Measuring, ..RunStatus::default() });
+    observed.stuck_for = Duration::from_secs(20);
+    observed
+}
+
+#[test]
+fn a_system_ends_if_its_image_cannot_be_pulled_in_time() {
+    let mut observed = without_image("21s");
+    let (status, _) = look(&mut observed, &accepted(None), 1);
+    assert_eq!((status.phase, status.verdict.as_deref()), (Phase::Linking, None));
+    assert!(has_stuck_pod(&frozen(&observed), &observed));
+
+    let mut observed = without_image("20s");
+    let (status, new_events) = look(&mut observed, &accepted(None), 2);
+    assert_eq!((status.phase, status.verdict.as_deref()), (Phase::Completed, Some("unknown")));
+    let completed = condition_of(&status, condition::COMPLETED);
+    assert_eq!((&*completed.status, &*completed.reason), ("True", "PodsNotStarted"));
+    let told = "the container `system` could not start within 20s (`ready.within`): ErrImagePull, image pages:1; \
+                pages-paris-0: pages:1: not found; correct `spec.kubernetes.image`, or make this image available to the \
+                cluster, and create the federation again";
+    assert_eq!((&*completed.message, status.message.as_deref()), (told, Some(told)));
+    assert!(reasons(&new_events).contains(&"PodsNotStarted"), "{new_events:?}");
+    assert_eq!(condition_of(&status, condition::RUNNING).status, "False");
+    assert!(observed.has_never_started() && !observed.keeps_record());
+    assert_eq!(look(&mut observed, &accepted(None), 3), (status, vec![]), "it is reported once");
+}
+
+#[test]
+fn only_a_system_that_has_not_begun_ends_without_an_image() {
+    let mut observed = without_image("20s");
+    observed.hear(RunStatus { phase: RunPhase::Running, ..RunStatus::default() });
+    assert_eq!(look(&mut observed, &accepted(None), 1).0.phase, Phase::Running);
+    // Without a system, no time limit is stated, and an administrator can correct the image of the nodes.
+    let mut observed = Observed { federation: Arc::new(quickstart()), ..without_image("20s") };
+    assert_eq!(look(&mut observed, &accepted(None), 1).0.phase, Phase::Linking);
 }
 
 #[test]
