@@ -25,6 +25,8 @@ pub enum Observation {
         line: Arc<str>,
         /// The number of the line in the log of this life, from 1; 0 if it is unknown.
         log_line: u32,
+        /// Whether the command wrote it to standard error. Lines of both streams have no order if they are close.
+        is_error: bool,
         /// What the named groups of the watch matched. A value that is longer than [`MOST_OF_GROUP`] bytes is replaced
         /// with its beginning and a hash of the whole.
         groups: BTreeMap<Arc<str>, Arc<str>>,

@@ -926,6 +926,7 @@ mod tests {
             watch: faultline_core::WatchNo(0),
             line: "elected".into(),
             log_line: 0,
+            is_error: false,
             groups: [].into(),
         };
         run.wait(millis(10));

@@ -463,7 +463,21 @@ impl Measuring<'_, '_> {
     fn faults(&self) -> Figure {
         let number = took_effect(self.history).len();
         // More faults may have taken effect than the record shows.
-        Figure::new(number as f64, self.lacks_facts(), number.to_string())
+        let figure = Figure::new(number as f64, self.lacks_facts(), number.to_string());
+        // What a fault that seems to have changed nothing did change is not known.
+        let redundant = redundant(self.history);
+        match redundant.first_key_value() {
+            Some((no, reason)) => Figure {
+                at_best: (number + redundant.len()) as f64,
+                excuse: Some(Unknown {
+                    reason: format!("{no} {reason}"),
+                    remedy: "plan it for a time at which it changes something, or remove it",
+                    lacks_facts: false,
+                }),
+                ..figure
+            },
+            None => figure,
+        }
     }
 
     /// Returns the lost work of all processes.

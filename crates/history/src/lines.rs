@@ -27,6 +27,8 @@ pub struct Line<'h> {
     pub text: &'h str,
     /// Its number in the log of its life, from 1; 0 if it is unknown.
     pub log_line: u32,
+    /// Whether it was written to standard error.
+    pub is_error: bool,
     /// What the named groups of the watch matched.
     pub groups: &'h BTreeMap<Arc<str>, Arc<str>>,
 }
@@ -58,9 +60,11 @@ impl<'h> Lines<'h> {
             for (number, (at, fact)) in (0..).map(FactNo).zip(stream).filter(|(_, it)| it.0 <= until) {
                 let Fact::Observed(observation) = fact else { continue };
                 match &**observation {
-                    Observation::Logged { watch: of, line, log_line, groups } if *of == watch => {
+                    Observation::Logged { watch: of, line, log_line, is_error, groups } if *of == watch => {
                         let source = Source { process, life, number };
-                        lines.all.push(Line { source, at: *at, text: line, log_line: *log_line, groups });
+                        let (log_line, is_error) = (*log_line, *is_error);
+                        let line = Line { source, at: *at, text: line, log_line, is_error, groups };
+                        lines.add(line);
                     }
                     Observation::LeftOut { watch: of } if *of == watch => lines.left_out.push((process, *at)),
                     _ => {}
@@ -68,6 +72,24 @@ impl<'h> Lines<'h> {
             }
         }
         lines
+    }
+
+    /// Adds a line. It replaces its own beginning, which was reported because the line did not continue for long.
+    fn add(&mut self, line: Line<'h>) {
+        let is_beginning = |it: &Line<'_>| {
+            (it.source.process, it.source.life) == (line.source.process, line.source.life)
+                && (it.log_line, it.is_error) == (line.log_line, line.is_error)
+                && it.groups.is_empty()
+                && line.text.starts_with(it.text)
+        };
+        let recent = self.all.len().saturating_sub(4);
+        if !line.groups.is_empty()
+            && line.log_line > 0
+            && let Some(place) = self.all[recent..].iter().position(is_beginning)
+        {
+            self.all.remove(recent + place);
+        }
+        self.all.push(line);
     }
 
     /// Divides the lines into those that are considered together, each in the order of time.

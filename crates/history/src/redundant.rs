@@ -15,7 +15,7 @@ enum Held {
     Cut(ClusterId, ClusterId),
 }
 
-/// Returns the faults of a system that changed nothing, each with the reason as a clause:
+/// Returns the faults of a system that changed nothing, each with the reason as a predicate:
 ///
 /// * The command of each process that it was to kill or pause had ended, and the storage is kept.
 /// * Everything that it paused or cut was paused or cut by other faults for all the time, or was killed or healed at
@@ -28,9 +28,13 @@ pub fn redundant(history: &History<'_>) -> BTreeMap<FaultNo, &'static str> {
     }
     let mut redundant = BTreeMap::new();
     let mut held: BTreeMap<Held, Vec<(Time, Time)>> = BTreeMap::new();
-    for &(no, fault, at, _) in &history.supervision.injected {
+    for &(no, fault, injected, _) in &history.supervision.injected {
+        // A busy machine applies it later.
+        let effect = history.context.effects.iter().find(|it| it.no == no);
+        let at =
+            effect.and_then(|it| it.on.iter().filter_map(|it| it.at).min()).unwrap_or(injected).max(injected);
         if found_no_command(history, no, fault) {
-            redundant.insert(no, "the command of its target had ended");
+            redundant.insert(no, "found no running command of its target");
             continue;
         }
         let holds: Vec<(Held, Time)> = match fault.pauses() {
@@ -48,8 +52,8 @@ pub fn redundant(history: &History<'_>) -> BTreeMap<FaultNo, &'static str> {
         }
         if is_redundant {
             let reason = match fault.pauses() {
-                Some(_) => "its target was paused already, or was killed at once",
-                None => "other faults cut the same links meanwhile, or it lasted no time",
+                Some(_) => "changed nothing: its target was paused already, or was killed at once",
+                None => "changed nothing: other faults cut the same links meanwhile, or it lasted no time",
             };
             redundant.insert(no, reason);
         }

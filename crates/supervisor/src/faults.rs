@@ -249,7 +249,7 @@ impl Supervisor {
     fn inject(&mut self, index: usize, at: Time, now: Time, out: &mut Vec<Order>) {
         let planned = self.plan.faults[index].planned.clone();
         let no = planned.no;
-        let fault = match planned.reported.map(|watch| self.preparation.last_to_log(watch, now)) {
+        let fault = match planned.reported.map(|watch| self.preparation.last_to_log(watch)) {
             None => planned.fault,
             Some(Ok(process)) => planned.aimed_at(process, self.cluster_of(process)),
             Some(Err(reason)) => return self.mark_ineffective(index, reason.into(), out),

@@ -83,15 +83,15 @@ pub(crate) struct Preparation {
     attempts: u32,
     /// The node that last logged a line for each watch.
     last_to_log: BTreeMap<u16, ProcessId>,
-    /// For each watch, the time until which this is not known, because lines were left out.
+    /// For each watch of which lines were left out, the time from which the next line is the last one.
     left_out_until: BTreeMap<u16, Time>,
 }
 
 impl Preparation {
     /// Returns the node that last logged a line for a watch, or the reason why none is known.
-    pub(crate) fn last_to_log(&self, watch: WatchNo, now: Time) -> Result<ProcessId, &'static str> {
+    pub(crate) fn last_to_log(&self, watch: WatchNo) -> Result<ProcessId, &'static str> {
         match self.last_to_log.get(&watch.0) {
-            _ if self.left_out_until.get(&watch.0).is_some_and(|it| now < *it) => {
+            _ if self.left_out_until.contains_key(&watch.0) => {
                 Err("lines of its watch were left out, so it is not known which node logged the last one")
             }
             Some(process) => Ok(*process),
@@ -222,7 +222,9 @@ impl Supervisor {
                 self.try_begin(now, out);
             }
             Observation::Logged { watch, .. } => {
-                self.preparation.last_to_log.insert(watch.0, process);
+                let Preparation { last_to_log, left_out_until, .. } = &mut self.preparation;
+                last_to_log.insert(watch.0, process);
+                left_out_until.retain(|of, until| *of != watch.0 || now < *until);
             }
             Observation::LeftOut { watch } => {
                 self.preparation.left_out_until.insert(watch.0, now + LEFT_OUT_FOR);

@@ -315,6 +315,7 @@ mod tests {
                 watch: WatchNo(0),
                 line: "became leader".into(),
                 log_line: 7,
+                is_error: false,
                 groups: [("term".into(), "3".into())].into(),
             },
             Observation::LeftOut { watch: WatchNo(0) },
@@ -355,7 +356,7 @@ mod tests {
         for part in [
             r#""fact":"probeSucceeded","probe":"write","sample":0,"latency_ns":3000000,"ending":"exit","status":0"#,
             r#""text":"probe write fails after 3.00 ms: connection refused (sample 5)""#,
-            r#""watch":"leader","line":"became leader","log_line":7,"groups":{"term":"3"},"text":"logs leader: became leader""#,
+            r#""watch":"leader","line":"became leader","log_line":7,"stream":"stdout","groups":{"term":"3"},"text":"logs leader: became leader""#,
             r#""fact":"probeUnknown","probe":"write","sample":6"#,
             r#""ending":"exit","status":75,"said":"cannot connect""#,
             r#""text":"its command ends: exit status 3: no config""#,

@@ -18,7 +18,7 @@ use crate::memory::Trace;
 use crate::seal::{Hash, Seal};
 
 /// The version of the bundle format that this program writes and reads.
-pub const FORMAT: u32 = 13;
+pub const FORMAT: u32 = 14;
 
 /// The description of a run. Times and spans are in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -101,6 +101,7 @@ columns! {
     watch: Option<String>,
     line: Option<String>,
     log_line: Option<u32>,
+    stream: Option<&'static str>,
     groups: Option<Value>,
     check: Option<String>,
     ending: Option<&'static str>,
@@ -381,10 +382,11 @@ impl Row {
     fn observation(&mut self, observation: &Observation, names: &RunNames) {
         match observation {
             Observation::Ready => {}
-            Observation::Logged { watch, line, log_line, groups } => {
+            Observation::Logged { watch, line, log_line, is_error, groups } => {
                 self.watch = Some(names.watch(*watch));
                 self.line = Some(line.to_string());
                 self.log_line = (*log_line > 0).then_some(*log_line);
+                self.stream = Some(if *is_error { "stderr" } else { "stdout" });
                 self.groups = serde_json::to_value(groups).ok().filter(|_| !groups.is_empty());
             }
             Observation::LeftOut { watch } => self.watch = Some(names.watch(*watch)),

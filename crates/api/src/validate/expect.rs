@@ -2,6 +2,7 @@
 
 use faultline_core::Span;
 
+use super::system::LIVES;
 use super::{Check, one_of};
 use crate::quantity::Duration;
 use crate::resource::{Assertion, ExpectSpec, MAX_EXPECTATIONS, MAX_TEXT, Per, problem_of_words};
@@ -263,7 +264,10 @@ impl Check<'_> {
         if self.problems.is_empty()
             && self.sized
             && let Some(process) = self.names().process_id(by)
-            && let Err(error) = self.system_node(system, process).check(words)
+            && let Some(Err(error)) = LIVES
+                .map(|life| self.system_node_in(system, process, life).check(words))
+                .into_iter()
+                .find(Result::is_err)
         {
             self.problem(format!("{path}.{}", error.field), error.message, error.help);
         }

@@ -11,6 +11,8 @@ use crate::resource::{ActionRef, MAX_SYSTEM_NODES, System};
 use crate::system::{Location, SystemNode};
 
 const PATH: &str = "spec.application.system";
+/// The lives in which templates are rendered.
+pub(super) const LIVES: [u32; 3] = [1, 2, 3];
 
 impl Check<'_> {
     /// Checks that the federation has a protocol, or is a system.
@@ -163,11 +165,11 @@ impl Check<'_> {
         }
     }
 
-    /// Renders the templates of all nodes, as in their first life and in the next one.
+    /// Renders the templates of all nodes in several lives.
     fn templates(&mut self, system: &System) {
         let mut reported = BTreeSet::new();
         let nodes = self.spec.clusters.iter().map(|it| it.nodes).sum();
-        for (process, life) in (0..nodes).flat_map(|it| [(ProcessId(it), 1), (ProcessId(it), 2)]) {
+        for (process, life) in (0..nodes).flat_map(|it| LIVES.map(|life| (ProcessId(it), life))) {
             for error in self.system_node_in(system, process, life).problems() {
                 if reported.insert(error.field.clone()) {
                     self.problem(format!("{PATH}.{}", error.field), error.message, error.help);
@@ -176,12 +178,8 @@ impl Check<'_> {
         }
     }
 
-    /// Returns a node in its first life with addresses and directories that stand for the real ones.
-    pub(super) fn system_node(&self, system: &System, process: ProcessId) -> SystemNode {
-        self.system_node_in(system, process, 1)
-    }
-
-    fn system_node_in(&self, system: &System, process: ProcessId, life: u32) -> SystemNode {
+    /// Returns a node in one of its lives, with addresses and directories that stand for the real ones.
+    pub(super) fn system_node_in(&self, system: &System, process: ProcessId, life: u32) -> SystemNode {
         let names = self.names().clone();
         let hosts = (0..names.ranks()).map(|it| format!("127.0.0.{}", it + 1)).collect();
         let location = Location { hosts, bind: None, data: "/data".to_owned(), dir: "/dir".to_owned() };

@@ -418,6 +418,7 @@ mod tests {
                     watch: WatchNo(watch),
                     line: "I lead".into(),
                     log_line: 0,
+                    is_error: false,
                     groups: [].into(),
                 };
                 run.state(0, Fact::Observed(Box::new(line)));

@@ -70,10 +70,13 @@ fn check(history: &History<'_>, finding: &mut Findings) {
     all.sort_by_key(|it| it.about);
     let (checks, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|it| it.about == About::Check);
     judge(checks, finding);
-    for it in exits(history).into_iter().filter(|it| !it.is_permitted) {
+    for it in exits(history) {
         if let Ending::Impossible(why) = it.ending {
             let name = history.context.process(it.source.process);
             finding.also_unjudged(format!("the command of {name}: {why}"), NOT_STARTED, false);
+            continue;
+        }
+        if it.is_permitted {
             continue;
         }
         let (process, ending, said) = (it.source.process, it.ending.clone(), it.said);
@@ -171,6 +174,7 @@ mod tests {
             watch: WatchNo(0),
             line: "recovering".into(),
             log_line: 0,
+            is_error: false,
             groups: [].into(),
         };
         run.state(1, Fact::Observed(Box::new(line)));

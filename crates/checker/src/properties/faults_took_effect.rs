@@ -64,7 +64,7 @@ fn check(history: &History<'_>, finding: &mut Findings) {
         );
     }
     for (no, reason) in &redundant {
-        let text = format!("{no} changed nothing: {reason}");
+        let text = format!("{no} {reason}");
         missing(
             history,
             &[*no],

@@ -1271,7 +1271,7 @@ fn a_fault_that_changes_nothing_does_not_pass() {
     assert_eq!((code, &json["expectations"][0]["figure"]), (Some(3), &2.0.into()), "{json}");
     let notes = json["notes"].to_string();
     for reason in [
-        "fault 0 changed nothing: the command of its target had ended",
+        "fault 0 found no running command of its target",
         "fault 2 changed nothing: its target was paused already",
         "fault 3 changed nothing: its target was paused already, or was killed at once",
     ] {

@@ -1,8 +1,9 @@
 //! Expectations of what programs log.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::{FaultNo, LinesOf, ProcessId, Span, Time, WatchNo};
+use faultline_core::observation::MOST_OF_GROUP;
+use faultline_core::{FaultNo, Life, LinesOf, ProcessId, Span, Time, WatchNo};
 use faultline_trace::duration::instant;
 use faultline_trace::expectation::LinesAre;
 use faultline_trace::fault::describe_injected_fault;
@@ -142,46 +143,64 @@ impl Measuring<'_, '_> {
         let (mut compared, mut violating) = (0, Violating::default());
         let (mut text, mut unordered) = (None, None);
         for together in lines.together(per) {
-            let mut largest: Option<(Number<'_>, Line<'_>)> = None;
+            // The line with the largest number from each stream, and among those that are surely earlier than the next one.
+            let mut of_stream: BTreeMap<_, (Number<'_>, Line<'_>)> = BTreeMap::new();
+            let mut earlier: Option<(Number<'_>, Line<'_>)> = None;
             // The lines that may have been logged after the next one.
-            let mut recent: Vec<Line<'_>> = Vec::new();
+            let mut recent: Vec<(Number<'_>, Line<'_>)> = Vec::new();
             for line in together {
                 let Some(value) = line.groups.get(group) else { continue };
                 let Some(number) = Number::read(value) else {
                     text.get_or_insert((*line, value));
                     continue;
                 };
-                compared += usize::from(largest.is_some());
-                match &largest {
-                    Some((most, before)) if number <= *most => {
-                        if number == *most || self.is_ordered(before, line) {
-                            violating.add([*before, *line]);
-                        } else {
-                            unordered.get_or_insert([*before, *line]);
-                        }
-                    }
-                    _ => {
-                        recent.retain(|it| !self.is_ordered(it, line));
-                        if let (Some(other), None) = (recent.first(), &unordered) {
-                            unordered = Some([*other, *line]);
-                        }
-                        largest = Some((number, *line));
+                compared += usize::from(!of_stream.is_empty());
+                for it in recent.extract_if(.., |it| self.is_apart(&it.1, line)) {
+                    if earlier.as_ref().is_none_or(|most| it.0 > most.0) {
+                        earlier = Some(it);
                     }
                 }
-                recent.push(*line);
+                let stream = (line.source.process, line.source.life, line.is_error);
+                let own = of_stream.range((stream.0, Life(0), false)..=stream).map(|it| it.1);
+                let own = own.filter(|it| it.1.source.life != stream.1 || it.1.is_error == stream.2);
+                let before = own.chain(&earlier).filter(|it| number <= it.0).max_by(|a, b| a.0.cmp(&b.0));
+                // In any order, one of two equal numbers is not larger.
+                let before = before.or_else(|| recent.iter().find(|it| it.0 == number));
+                let other = recent.iter().find(|it| !is_of_stream(&it.1, stream));
+                match (before, other) {
+                    (Some((_, before)), _) => violating.add([*before, *line]),
+                    (None, Some((_, other))) => drop(unordered.get_or_insert([*other, *line])),
+                    (None, None) => {}
+                }
+                let most = of_stream.entry(stream).or_insert_with(|| (number.clone(), *line));
+                if number > most.0 {
+                    *most = (number.clone(), *line);
+                }
+                recent.push((number, *line));
             }
         }
         let unclear = match (&text, &unordered) {
             (Some((line, value)), _) => {
                 *cited = self.cite(&[*line], None);
-                let reason = format!("{group} is not a number: {}", printable(value));
-                Some((reason, "let the group match only a whole number or a decimal"))
+                match value.len() == MOST_OF_GROUP && value.contains('~') {
+                    true => {
+                        let reason = format!(
+                            "{group} is longer than {MOST_OF_GROUP} bytes, so its value is not known"
+                        );
+                        Some((reason, "let the group match less"))
+                    }
+                    false => {
+                        let reason = format!("{group} is not a number: {}", printable(value));
+                        Some((reason, "let the group match only a whole number or a decimal"))
+                    }
+                }
             }
             (None, Some(two)) => {
                 *cited = self.cite(two, None);
-                let reason = "two lines of different nodes came too soon after each other to know their order, or the machine \
-                              was busy";
-                Some((reason.to_owned(), "use `per: node`, or repeat the run on an idle machine"))
+                let reason = "two lines of different nodes or streams came too soon after each other to know their order, \
+                              or the machine was busy";
+                let remedy = "use `per: node` and one of standard output and error, or repeat the run on an idle machine";
+                Some((reason.to_owned(), remedy))
             }
             (None, None) => None,
         };
@@ -203,11 +222,11 @@ impl Measuring<'_, '_> {
         Ok(Figure::new(violating.number as f64, more, words))
     }
 
-    /// Returns whether a line was certainly logged before another one, as it seems. A busy machine delays both.
-    fn is_ordered(&self, before: &Line<'_>, after: &Line<'_>) -> bool {
+    /// Returns whether so much time lies between two lines that they have an order, even if they are of different streams.
+    /// A busy machine delays both.
+    fn is_apart(&self, before: &Line<'_>, after: &Line<'_>) -> bool {
         let apart = after.at.since(before.at).as_secs_f64() - self.busy(before.at, after.at).as_secs_f64();
-        before.source.process == after.source.process
-            || apart > ORDERED_AFTER.as_secs_f64() + self.clock_error()
+        apart > ORDERED_AFTER.as_secs_f64() + self.clock_error()
     }
 
     /// Returns the longest time without a line.
@@ -334,6 +353,11 @@ impl Measuring<'_, '_> {
     }
 }
 
+/// Returns whether a line has an order with those of a stream: the same stream, or an earlier life of the process.
+fn is_of_stream(line: &Line<'_>, (process, life, is_error): (ProcessId, Life, bool)) -> bool {
+    line.source.process == process && (line.source.life != life || line.is_error == is_error)
+}
+
 /// Returns the reason why there may have been more lines, if a node left some out.
 fn left_out(lines: &Lines<'_>) -> Option<Unknown> {
     (!lines.left_out.is_empty()).then(|| Unknown {
@@ -395,6 +419,7 @@ mod tests {
             watch: WatchNo(0),
             line: groups.into(),
             log_line: 7,
+            is_error: false,
             groups: pairs.map(|(name, value)| (name.into(), value.into())).collect(),
         };
         run.state(process, Fact::Observed(Box::new(observation)));
@@ -540,7 +565,7 @@ mod tests {
             let at = run.history().end();
             run.wait(Span::from_millis(millis));
             let (watch, groups) = (WatchNo(0), [("step".into(), step.into())].into());
-            let line = Observation::Logged { watch, line: "x".into(), log_line: 0, groups };
+            let line = Observation::Logged { watch, line: "x".into(), log_line: 0, is_error: false, groups };
             run.state(1, Fact::Observed(Box::new(line)));
             if busy {
                 run.context.pressure = Some(Pressure::Busy(vec![(at, at + seconds(1))]));

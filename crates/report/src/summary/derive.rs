@@ -321,7 +321,8 @@ fn faults(manifest: &Manifest, names: &DisplayNames, timeline: &Timeline) -> Vec
             Some(FaultState::Effective) => match flips_nothing(timeline, planned.no, &planned.fault) {
                 Some(reason) => ("ineffective", Some(reason.to_owned())),
                 None if timeline.redundant.contains_key(&planned.no) => {
-                    ("ineffective", Some(timeline.redundant[&planned.no].to_owned()))
+                    let reason = timeline.redundant[&planned.no].trim_start_matches("changed nothing: ");
+                    ("ineffective", Some(reason.to_owned()))
                 }
                 None if !timeline.took_effect.contains(&planned.no) && !timeline.is_cut_short => {
                     ("ineffective", Some("no process reported that it took effect".to_owned()))

@@ -134,7 +134,7 @@ impl Children {
         // The node keeps this file as long as the first process of the command runs.
         let group = group_file(&self.node_dir(life.0).join(life.1.0.to_string()));
         let id = run.of_life(life.0, life.1);
-        !group.exists() && matching(|it| it == id, &self.pids_of(&[life])).is_empty()
+        !group.exists() && !is_running(|it| it == id, &self.pids_of(&[life]))
     }
 
     /// Returns the numbers of the nodes' own processes.
@@ -156,6 +156,11 @@ impl Commands {
         let guard = guard.map_err(|source| RunError::Launch { program, source })?;
         Ok(Commands { run, _guard: guard })
     }
+}
+
+/// Returns whether any process of these commands is running, apart from those of probes and checks.
+fn is_running(is_it: impl Fn(&str) -> bool, nodes: &[Pid]) -> bool {
+    matching(is_it, nodes).into_iter().any(|it| !faultline_guard::is_of_attempt(it))
 }
 
 /// Reaps processes of commands that have been killed, and that this process has adopted. Until then, their numbers remain
@@ -308,11 +313,13 @@ impl PlaceBackend for Children {
             Some(commands) => {
                 let child = self.children.get(&(process, life)).filter(|it| it.is_alive());
                 let id = commands.run.of_life(process, life);
-                child.is_some_and(|it| {
-                    let send = || faultline_guard::signal(|it| it == id, &[it.pid], signal);
+                child.is_some_and(|child| {
+                    let is_running = is_running(|it| it == id, &[child.pid]);
                     // A command that starts another one meanwhile is found the second time.
-                    let is_running = send();
-                    send() || is_running
+                    for _ in 0..2 {
+                        faultline_guard::signal(|it| it == id, &[child.pid], signal);
+                    }
+                    is_running
                 })
             }
         };

@@ -281,7 +281,8 @@ mod tests {
         };
         let with = |no, line: &str, groups: &[(&str, &str)]| {
             let groups = groups.iter().map(|it| (it.0.into(), it.1.into())).collect();
-            Told::Observed(Observation::Logged { watch: WatchNo(no), line: line.into(), log_line: 1, groups })
+            let (watch, line) = (WatchNo(no), line.into());
+            Told::Observed(Observation::Logged { watch, line, log_line: 1, is_error: true, groups })
         };
         let logged = |no, line: &str| with(no, line, &[]);
         let long = "a".repeat(LONGEST_TEXT + 1);

@@ -6,13 +6,15 @@ use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use anstream::adapter::strip_str;
 use faultline_core::observation::{MOST_OF_GROUP, MOST_SAID_BY_PROBE};
 use faultline_core::{Observation, WatchNo};
-use regex::Regex;
+use regex::{Regex, bytes};
+use regex_automata::Input;
+use regex_automata::hybrid::dfa::DFA;
 
 /// The maximum number of bytes of output in one message.
 pub(crate) const PIECE: usize = 16 << 10;
@@ -185,62 +187,163 @@ fn plain(bytes: &[u8]) -> String {
     if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n") } else { text }
 }
 
-/// Returns the text of a line without terminal escapes. Bytes that are not text, and control characters, appear as `\xff`:
-/// two lines have the same text only if they are the same.
+/// Terminal escapes: control sequences, titles, and a few others.
+static ESCAPES: LazyLock<bytes::Regex> = LazyLock::new(|| {
+    bytes::Regex::new(
+        r"(?-u)\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][0-9A-Za-z]|[78=>])",
+    )
+    .expect("a valid expression")
+});
+/// A terminal escape at the end of a text whose rest may follow.
+static UNFINISHED: LazyLock<bytes::Regex> = LazyLock::new(|| {
+    bytes::Regex::new(r"(?-u)\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[()])?$").expect("a valid expression")
+});
+/// The character that stands for the byte 0 if that is not text. The following ones stand for the other bytes. They are in
+/// the last plane for private use.
+const BYTE_0: u32 = 0x10_FF00;
+
+/// Returns the text of a line without terminal escapes. A character of its own stands for each byte that is not text and
+/// for each control character, so two lines have the same text only if they are the same.
 fn exact(bytes: &[u8]) -> String {
+    let bytes = ESCAPES.replace_all(bytes, &b""[..]);
+    let of_byte = |it: u8| char::from_u32(BYTE_0 + u32::from(it)).unwrap_or(char::REPLACEMENT_CHARACTER);
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
-        for it in chunk.valid().chars() {
-            match it {
-                // What begins or ends a terminal escape.
-                '\x07' | '\x18' | '\x1a' | '\x1b' | '\t' => text.push(it),
-                '\0'..='\x1f' | '\x7f' => text += &format!("\\x{:02x}", it as u32),
-                _ => text.push(it),
-            }
-        }
-        chunk.invalid().iter().for_each(|it| text += &format!("\\x{it:02x}"));
+        text.extend(chunk.valid().chars().map(|it| match it {
+            '\t' => it,
+            '\0'..='\x1f' | '\x7f' => of_byte(it as u8),
+            _ => it,
+        }));
+        text.extend(chunk.invalid().iter().map(|it| of_byte(*it)));
     }
-    strip_str(&text).to_string()
+    text
 }
 
-/// How much of a line is known.
+/// Returns the text of the beginning of a line, without an escape or a character that may continue.
+fn exact_beginning(bytes: &[u8]) -> String {
+    let end = UNFINISHED.find(bytes).map_or(bytes.len(), |it| it.start());
+    let bytes = &bytes[..end];
+    let end = match std::str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() => error.valid_up_to(),
+        _ => bytes.len(),
+    };
+    exact(&bytes[..end])
+}
+
+/// Returns the beginning of a line for people.
+fn shown(line: &str) -> String {
+    let byte = |it: char| (it as u32).checked_sub(BYTE_0).filter(|it| *it < 256);
+    let shown = line.chars().map(|it| byte(it).map_or_else(|| it.to_string(), |it| format!("\\x{it:02x}")));
+    let shown: String = shown.collect();
+    beginning(&shown, MOST_QUOTED).to_owned()
+}
+
+/// What a pattern finds in a line of which only the beginning is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    /// All of it.
-    Whole,
-    /// Its beginning: the rest may follow, or the command was killed.
-    Beginning,
-    /// Its beginning, because it is longer than [`LONGEST_LINE`].
-    Cut,
+enum Outlook {
+    /// It matches, whatever follows.
+    Certain,
+    /// This depends on what follows.
+    Possible,
+    /// It does not match, whatever follows.
+    Impossible,
+}
+
+/// A watch of one stream.
+struct Watch<'a> {
+    no: WatchNo,
+    pattern: &'a Regex,
+    has_groups: bool,
+    /// Finds matches in the beginning of a line. `None` if it would be too large.
+    automaton: Option<DFA>,
+    /// The start of the current second.
+    second: Instant,
+    /// The number of matches in it.
+    count: u32,
+    /// The number in the log of the line whose end has not arrived, if its beginning was passed on.
+    begun: Option<u32>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(no: WatchNo, pattern: &'a Regex) -> Watch<'a> {
+        let config = DFA::config().unicode_word_boundary(true);
+        let automaton = DFA::builder().configure(config).build(pattern.as_str()).ok();
+        let has_groups = pattern.capture_names().flatten().next().is_some();
+        Watch { no, pattern, has_groups, automaton, second: Instant::now(), count: 0, begun: None }
+    }
+
+    fn outlook(&self, text: &str) -> Outlook {
+        self.automaton.as_ref().and_then(|it| outlook(it, text)).unwrap_or(Outlook::Possible)
+    }
+
+    /// Passes on a line, or its beginning without the values of groups.
+    fn matched(
+        &mut self,
+        line: &str,
+        is_whole: bool,
+        log_line: u32,
+        found: &mut impl FnMut(Observation),
+        is_error: bool,
+    ) {
+        let log_line = self.begun.replace(log_line).unwrap_or(log_line);
+        if self.second.elapsed() >= Duration::from_secs(1) {
+            (self.second, self.count) = (Instant::now(), 0);
+        }
+        self.count += 1;
+        let watch = self.no;
+        if self.count <= MOST_PER_SECOND {
+            let groups = if is_whole { groups(self.pattern, line) } else { BTreeMap::new() };
+            let line = shown(line).into();
+            found(Observation::Logged { watch, line, log_line, is_error, groups });
+        } else if self.count == MOST_PER_SECOND + 1 {
+            found(Observation::LeftOut { watch });
+        }
+    }
+}
+
+/// Returns what an automaton finds in the beginning of a line; `None` if it gives up. It enters a state of a match one
+/// byte after the match, and never leaves it for good: a longer line also matches.
+fn outlook(automaton: &DFA, text: &str) -> Option<Outlook> {
+    let mut cache = automaton.create_cache();
+    let mut state = automaton.start_state_forward(&mut cache, &Input::new(text)).ok()?;
+    for byte in text.bytes() {
+        state = automaton.next_state(&mut cache, state, byte).ok()?;
+        if state.is_match() {
+            return Some(Outlook::Certain);
+        }
+        if state.is_dead() {
+            return Some(Outlook::Impossible);
+        }
+        if state.is_quit() {
+            return None;
+        }
+    }
+    let mut is_certain = automaton.next_eoi_state(&mut cache, state).ok()?.is_match();
+    for byte in 0..=u8::MAX {
+        is_certain = is_certain && automaton.next_state(&mut cache, state, byte).ok()?.is_match();
+    }
+    Some(if is_certain { Outlook::Certain } else { Outlook::Possible })
 }
 
 /// Finds the lines of one stream that match watches. Lines end with LF, CR or CRLF, or with the stream. Terminal escapes
 /// are not part of a line.
 ///
-/// What named groups match in the beginning of a line is not passed on: a value could be incomplete.
+/// The beginning of a line that does not continue, or is very long, is passed on if a watch matches it whatever follows.
+/// What named groups match in it is not: a value could be incomplete.
 pub(super) struct Lines<'a> {
-    watches: &'a [(WatchNo, Regex)],
+    watches: Vec<Watch<'a>>,
+    is_error: bool,
     /// The beginning of a line whose end has not arrived.
     open: Vec<u8>,
-    /// Whether a part of this line was dropped.
+    /// Whether the rest of this line is dropped.
     is_cut: bool,
-    found: Vec<Found>,
-}
-
-/// What a watch has found in a stream.
-struct Found {
-    /// The start of the current second.
-    second: Instant,
-    /// The number of matches in it.
-    count: u32,
-    /// Whether the beginning of the line whose end has not arrived was passed on.
-    has_begun: bool,
 }
 
 impl<'a> Lines<'a> {
-    pub(super) fn new(watches: &'a [(WatchNo, Regex)]) -> Lines<'a> {
-        let none = |_: &_| Found { second: Instant::now(), count: 0, has_begun: false };
-        Lines { watches, open: Vec::new(), is_cut: false, found: watches.iter().map(none).collect() }
+    /// Creates the lines of standard error or output.
+    pub(super) fn new(watches: &'a [(WatchNo, Regex)], is_error: bool) -> Lines<'a> {
+        let watches = watches.iter().map(|(no, pattern)| Watch::new(*no, pattern)).collect();
+        Lines { watches, is_error, open: Vec::new(), is_cut: false }
     }
 
     /// Handles output, and passes what it shows to `found`. `log_line` is the number that the line in which the output
@@ -251,87 +354,66 @@ impl<'a> Lines<'a> {
         }
         let mut rest = bytes;
         while let Some(end) = rest.iter().position(|it| matches!(it, b'\n' | b'\r')) {
-            self.keep(&rest[..end]);
-            self.end(Part::Whole, log_line, &mut found);
+            self.keep(&rest[..end], log_line, &mut found);
+            self.end(log_line, &mut found);
             log_line = log_line.saturating_add(u32::from(rest[end] == b'\n'));
             rest = &rest[end + 1..];
         }
-        self.keep(rest);
+        self.keep(rest, log_line, &mut found);
     }
 
-    /// Handles a pause in the middle of a line: a program may wait for an answer to it. Passes on its beginning where a
-    /// watch matches this whatever follows, except for watches with named groups.
-    pub(super) fn pause(&mut self, log_line: u32, mut found: impl FnMut(Observation)) {
-        if self.open.is_empty() {
+    /// Handles a pause in the middle of a line. A program may wait for an answer to it, or never continue. Watches with
+    /// groups need the whole line, so they see the beginning only if the pause is `long`.
+    pub(super) fn pause(&mut self, is_long: bool, log_line: u32, mut found: impl FnMut(Observation)) {
+        if self.open.is_empty() || self.is_cut {
             return;
         }
-        let line = exact(&self.open);
-        let more = format!("{line}\u{fffd}");
-        self.matched(&line, Part::Beginning, log_line, &mut found, |pattern| {
-            pattern.capture_names().flatten().next().is_none() && pattern.is_match(&more)
-        });
+        let line = exact_beginning(&self.open);
+        let unseen = self.watches.iter_mut().filter(|it| it.begun.is_none() && (is_long || !it.has_groups));
+        for watch in unseen {
+            if watch.outlook(&line) == Outlook::Certain {
+                watch.matched(&line, false, log_line, &mut found, self.is_error);
+            }
+        }
     }
 
     /// Handles the end of the stream. The last line is whole unless its program was killed.
     pub(super) fn finish(&mut self, was_killed: bool, log_line: u32, mut found: impl FnMut(Observation)) {
-        let part = if was_killed { Part::Beginning } else { Part::Whole };
-        self.end(part, log_line, &mut found);
+        match was_killed {
+            true => self.pause(true, log_line, found),
+            false => self.end(log_line, &mut found),
+        }
     }
 
-    /// Escapes take room, so more than the longest line is kept.
-    fn keep(&mut self, part: &[u8]) {
-        let room = 2 * LONGEST_LINE - self.open.len();
-        self.is_cut |= part.len() > room;
+    /// Keeps a part of a line. What is longer than the longest line is dropped.
+    fn keep(&mut self, part: &[u8], log_line: u32, found: &mut impl FnMut(Observation)) {
+        let room = LONGEST_LINE - self.open.len();
         self.open.extend_from_slice(&part[..part.len().min(room)]);
+        if part.len() <= room || std::mem::replace(&mut self.is_cut, true) {
+            return;
+        }
+        let line = exact_beginning(&self.open);
+        for watch in &mut self.watches {
+            let outlook = if watch.begun.is_some() { Outlook::Certain } else { watch.outlook(&line) };
+            if outlook == Outlook::Certain && watch.begun.is_none() {
+                watch.matched(&line, false, log_line, found, self.is_error);
+            }
+            if outlook == Outlook::Possible || outlook == Outlook::Certain && watch.has_groups {
+                found(Observation::LeftOut { watch: watch.no });
+            }
+        }
     }
 
     /// Handles the end of a line. Between CR and LF, there is none.
-    fn end(&mut self, part: Part, log_line: u32, found: &mut impl FnMut(Observation)) {
+    fn end(&mut self, log_line: u32, found: &mut impl FnMut(Observation)) {
         let is_cut = std::mem::take(&mut self.is_cut);
-        if self.open.is_empty() {
-            return;
-        }
         let line = exact(&std::mem::take(&mut self.open));
-        let part = if is_cut || line.len() > LONGEST_LINE { Part::Cut } else { part };
-        self.matched(beginning(&line, LONGEST_LINE), part, log_line, found, |_| true);
-        self.found.iter_mut().for_each(|it| it.has_begun = false);
-    }
-
-    fn matched(
-        &mut self,
-        line: &str,
-        part: Part,
-        log_line: u32,
-        found: &mut impl FnMut(Observation),
-        permits: impl Fn(&Regex) -> bool,
-    ) {
-        for ((watch, pattern), of) in self.watches.iter().zip(&mut self.found) {
-            let watch = *watch;
-            if of.has_begun || !permits(pattern) {
-                continue;
+        for watch in &mut self.watches {
+            let is_seen = is_cut || watch.begun.is_some() && !watch.has_groups;
+            if !line.is_empty() && !is_seen && watch.pattern.is_match(&line) {
+                watch.matched(&line, true, log_line, found, self.is_error);
             }
-            let is_match = pattern.is_match(line);
-            // Its end may match, or show another value.
-            let is_doubtful =
-                part == Part::Cut && (!is_match || pattern.capture_names().flatten().next().is_some());
-            if is_match {
-                of.has_begun = true;
-                if of.second.elapsed() >= Duration::from_secs(1) {
-                    (of.second, of.count) = (Instant::now(), 0);
-                }
-                of.count += 1;
-                if of.count <= MOST_PER_SECOND {
-                    let end = line.char_indices().map(|it| it.0).find(|it| *it >= MOST_QUOTED);
-                    let quoted = line[..end.unwrap_or(line.len())].into();
-                    let groups = if part == Part::Whole { groups(pattern, line) } else { BTreeMap::new() };
-                    found(Observation::Logged { watch, line: quoted, log_line, groups });
-                } else if of.count == MOST_PER_SECOND + 1 {
-                    found(Observation::LeftOut { watch });
-                }
-            }
-            if is_doubtful {
-                found(Observation::LeftOut { watch });
-            }
+            watch.begun = None;
         }
     }
 }
@@ -439,7 +521,7 @@ mod tests {
 
     fn found(pattern: &str, parts: &[&[u8]]) -> Vec<String> {
         let watches = [(WatchNo(0), Regex::new(pattern).unwrap())];
-        let mut lines = Lines::new(&watches);
+        let mut lines = Lines::new(&watches, false);
         let mut found = Vec::new();
         let mut note = |it| match it {
             Observation::Logged { line, .. } => found.push(line.to_string()),
@@ -475,7 +557,7 @@ mod tests {
     #[test]
     fn the_position_of_a_line_in_the_log_is_known() {
         let watches = [(WatchNo(0), Regex::new("x").unwrap())];
-        let (mut lines, mut merged) = ([Lines::new(&watches), Lines::new(&watches)], Merged::default());
+        let (mut lines, mut merged) = ([false, true].map(|it| Lines::new(&watches, it)), Merged::default());
         let (mut log, mut found) = (Vec::new(), Vec::new());
         let mut note = |it| match it {
             Observation::Logged { line, log_line, .. } => found.push((log_line as usize, line)),
@@ -503,7 +585,7 @@ mod tests {
     /// Returns the lines of a watch and their groups: `pause` follows each part but the last.
     fn seen(pattern: &str, parts: &[&[u8]], was_killed: bool) -> Vec<String> {
         let watches = [(WatchNo(0), Regex::new(pattern).unwrap())];
-        let mut lines = Lines::new(&watches);
+        let mut lines = Lines::new(&watches, false);
         let mut seen = Vec::new();
         let mut note = |it| match it {
             Observation::Logged { line, groups, .. } => {
@@ -515,7 +597,7 @@ mod tests {
         for (number, part) in parts.iter().enumerate() {
             lines.push(part, 1, &mut note);
             if number + 1 < parts.len() {
-                lines.pause(1, &mut note);
+                lines.pause(part.is_empty(), 1, &mut note);
             }
         }
         lines.finish(was_killed, 1, note);
@@ -524,30 +606,66 @@ mod tests {
 
     #[test]
     fn a_line_without_its_end_is_matched_after_a_pause_if_no_rest_changes_this() {
-        assert_eq!(seen("FATAL", &[b"FATAL: no disk", b""], false), ["FATAL: no disk"]);
+        assert_eq!(seen("FATAL", &[b"FATAL: no disk", b""], true), ["FATAL: no disk"]);
         assert_eq!(seen("FATAL", &[b"FATAL", b": no disk\nFATAL\n"], false), ["FATAL", "FATAL"]);
-        assert_eq!(seen("^ready$", &[b"ready", b" in 5 s\n"], false), [""; 0]);
-        assert_eq!(seen("^ready$", &[b"ready", b"\n"], false), ["ready"]);
-        assert_eq!(seen(r"step (?<s>\d+)", &[b"step 1", b"2\n"], false), ["step 12 s=12"]);
+        for pattern in ["^ready$", r"\bready\b", r"ready\b{end}", "^ready[^k]*$", "^ready.{0,9}$"] {
+            assert_eq!(
+                seen(pattern, &[b"ready", b"-or-not-like-that-k\n"], true).len(),
+                usize::from(pattern.starts_with(r"\b") || pattern.contains("{end}")),
+                "{pattern}"
+            );
+            assert_eq!(seen(pattern, &[b"ready", b"k9-and-more-of-this\n"], true), [""; 0], "{pattern}");
+            assert_eq!(seen(pattern, &[b"ready", b"\n"], true), ["ready"], "{pattern}");
+        }
+        // Neither a part of a character nor one of an escape is text.
+        assert_eq!(seen("^a.", &[b"a\xc3", b"\xa4\n"], true), ["aä"]);
+        assert_eq!(seen("^a.", &[b"a\x1b[3", b"1m\n"], true), [""; 0]);
     }
 
     #[test]
-    fn values_of_an_incomplete_line_are_not_compared() {
+    fn the_values_of_a_line_are_those_of_the_whole_line() {
         const STEP: &str = r"step (?<s>\d+)";
+        assert_eq!(seen(STEP, &[b"step 1", b"2\n"], false), ["step 12 s=12"]);
         assert_eq!(seen(STEP, &[b"step 1\nstep 2"], false), ["step 1 s=1", "step 2 s=2"]);
+        // After a long pause, or a kill, the beginning counts.
         assert_eq!(seen(STEP, &[b"step 1\nstep 2"], true), ["step 1 s=1", "step 2"]);
-        let long = [b"step 1", &[b'.'; LONGEST_LINE][..], b"\n"].concat();
-        let seen = seen(STEP, &[&long], false);
-        assert_eq!((seen.len(), &*seen[1]), (2, "left out"));
-        assert!(seen[0].starts_with("step 1.."), "{}", seen[0]);
+        assert_eq!(seen(STEP, &[b"step 1", b"", b"2\n"], true), ["step 1", "step 12 s=12"]);
+        assert_eq!(seen("code 1$", &[b"code 1"], true), [""; 0]);
+    }
+
+    #[test]
+    fn what_a_very_long_line_hides_is_left_out() {
+        let long = |begin: &str, end: &[u8]| [begin.as_bytes(), &[b'.'; LONGEST_LINE][..], end].concat();
+        for (pattern, begin, expected) in [
+            ("^fatal", "fine", &[][..]),
+            ("^fatal", "fatal", &["fatal"]),
+            ("fatal", "fine", &["left out"]),
+            (r"\.$", "fine", &["left out"]),
+            (r"step (?<s>\d+)", "step 1", &["step 1", "left out"]),
+        ] {
+            for end in [&b"\n"[..], b" fatal\n", b""] {
+                let seen = seen(pattern, &[&long(begin, end)], true);
+                let seen: Vec<&str> = seen.iter().map(|it| it.split("..").next().unwrap()).collect();
+                assert_eq!(seen, expected, "{pattern}");
+            }
+        }
     }
 
     #[test]
     fn different_bytes_are_different_text() {
-        let of = |it: &[u8]| exact(it);
-        assert_eq!(of(b"\x1b[32mok\x1b[0m\t."), "ok\t.");
-        assert_eq!((&*of(b"a\xff"), &*of(b"a\xfe"), &*of(b"a\0b")), (r"a\xff", r"a\xfe", r"a\x00b"));
-        assert_eq!(of("\u{85}é".as_bytes()), "\u{85}é");
+        for (bytes, text) in [
+            (&b"\x1b[32mok\x1b[0m\t."[..], "ok\t."),
+            (b"\x1b]0;title\x07ok\x1b(B", "ok"),
+            (b"\x1b]no end: fatal", r"\x1b]no end: fatal"),
+            (b"a\xff", r"a\xff"),
+            (b"a\x00b\x07", r"a\x00b\x07"),
+            (br"\xff", r"\xff"),
+        ] {
+            assert_eq!(shown(&exact(bytes)), text);
+        }
+        assert_ne!(exact(b"\xff"), exact(br"\xff"));
+        assert_ne!(exact(b"\x1bA"), exact(b"\x1bB"));
+        assert_eq!(found("^$", &[b"\x1b[0m\n"]), [""; 0], "a line of escapes is blank");
     }
 
     #[test]
@@ -575,7 +693,6 @@ mod tests {
         }
         let long = [&[b'x'; LONGEST_LINE][..], b" became leader\nbecame leader\n"].concat();
         assert_eq!(found("became leader", &[&long]), ["left out", "became leader"]);
-        assert_eq!(found("^x{9}", &[&long]).len(), 1);
         assert_eq!(found("^$", &[b"\n\r\n"]), [""; 0], "blank lines are no lines");
     }
 }

@@ -35,6 +35,9 @@ const LOOKS_EVERY: Duration = Duration::from_millis(100);
 const OUTPUT_WITHIN: Duration = Duration::from_millis(200);
 /// Time after which the beginning of a line is passed on.
 const CONTINUES_WITHIN: Duration = Duration::from_millis(200);
+/// Further time after which a line seems never to continue.
+const HANGS_AFTER: Duration = Duration::from_millis(1_800);
+const PATIENCE: [Duration; 2] = [CONTINUES_WITHIN, HANGS_AFTER];
 
 /// What a node's process tells the runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,7 +84,7 @@ pub(crate) async fn run(
         has_checked: Cell::new(false),
         has_failed: Cell::new(false),
         is_stopping: Cell::new(false),
-        was_killed: Cell::new(None),
+        exited: Cell::new(None),
         group: Cell::new(None),
         output: RefCell::default(),
         readers: RefCell::default(),
@@ -143,8 +146,8 @@ pub(super) struct Shared {
     /// Whether the command has exited although it must not.
     has_failed: Cell<bool>,
     is_stopping: Cell<bool>,
-    /// Whether a signal ended the command, once its first process has ended.
-    was_killed: Cell<Option<bool>>,
+    /// When the first process of the command ended, and whether with status 0.
+    exited: Cell<Option<(Instant, bool)>>,
     /// The process group of the command, while its first process runs.
     group: Cell<Option<Pid>>,
     output: RefCell<Merged>,
@@ -351,8 +354,7 @@ impl Shared {
         self.group.set(None);
         drop(std::fs::remove_file(faultline_guard::group_file(&self.system.dir)));
         let ending = status.map_or_else(|error| Ending::Failed(error.to_string().into()), ending_of);
-        // Shells report the signals that end their programs as a status above 128.
-        self.was_killed.set(Some(matches!(ending, Ending::Signal(_) | Ending::Exit(129..))));
+        self.exited.set(Some((Instant::now(), ending.is_success())));
         let mut left = self.remaining();
         let mut last = Vec::new();
         // What a command has left behind may become ready.
@@ -378,32 +380,38 @@ impl Shared {
         all.into_iter().filter(|it| !is_of_attempt(*it)).collect()
     }
 
-    /// Returns whether a signal ended the command. This is known shortly after its output has ended.
+    /// Returns whether the end of the output may be incomplete, because a signal ended a program. Only if the command
+    /// exited with status 0 at the same time, it was certainly not.
     async fn was_killed(&self) -> bool {
         let asked = Instant::now();
-        while self.was_killed.get().is_none() && asked.elapsed() < OUTPUT_WITHIN {
-            sleep(READY_EVERY / 10).await;
+        loop {
+            match self.exited.get() {
+                Some((at, is_success)) => {
+                    return !is_success || asked.saturating_duration_since(at) > OUTPUT_WITHIN;
+                }
+                None if asked.elapsed() > OUTPUT_WITHIN => return true,
+                None => sleep(READY_EVERY / 10).await,
+            }
         }
-        self.was_killed.get().unwrap_or_default()
     }
 
     /// Copies the output of a stream to the log, and observes the lines that match watches.
     async fn read(&self, from: Option<impl AsyncRead + Unpin>, stream: usize) {
         let Some(mut from) = from else { return };
-        let mut lines = Lines::new(&self.system.watches);
+        let mut lines = Lines::new(&self.system.watches, stream == 1);
         let mut buffer = vec![0; PIECE / 2];
-        let mut is_whole = true;
+        // The times for which the next output is awaited before the beginning of a line is passed on.
+        let mut patience: std::slice::Iter<'static, Duration> = [].iter();
         loop {
             let read = from.read(&mut buffer);
-            let read = match is_whole {
-                true => read.await,
-                false => match timeout(CONTINUES_WITHIN, read).await {
+            let read = match patience.next() {
+                None => read.await,
+                Some(within) => match timeout(*within, read).await {
                     Ok(read) => read,
                     Err(_) => {
-                        is_whole = true;
                         let mut found = Vec::new();
                         let log_line = self.output.borrow().next_line(stream);
-                        lines.pause(log_line, |it| found.push(it));
+                        lines.pause(*within == HANGS_AFTER, log_line, |it| found.push(it));
                         let bytes = self.output.borrow_mut().flush(stream);
                         self.write(bytes).await;
                         for it in found {
@@ -427,7 +435,7 @@ impl Shared {
                     self.output.borrow_mut().add(stream, &buffer[..read])
                 }
             };
-            is_whole = buffer[..read].ends_with(b"\n");
+            patience = if buffer[..read].ends_with(b"\n") { [].iter() } else { PATIENCE.iter() };
             self.write(bytes).await;
             for it in found {
                 self.observe(it).await;

@@ -105,6 +105,7 @@ impl TestDriver {
             watch: WatchNo(watch),
             line: "a line".into(),
             log_line: 0,
+            is_error: false,
             groups: [].into(),
         };
         let fact = Fact::Observed(Box::new(line));

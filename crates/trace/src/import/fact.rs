@@ -83,7 +83,9 @@ fn observation(kind: FactKind, run: &RunLine, from: &mut Fields<'_>) -> Read<Obs
                 return Ok(Observation::LeftOut { watch });
             }
             let (line, log_line) = (crate::printable(&from.text("line")?).into(), from.or_zero("log_line")?);
-            Observation::Logged { watch, line, log_line, groups: from.optional_value("groups")? }
+            let stream: String = from.optional_value("stream")?;
+            let (is_error, groups) = (stream == "stderr", from.optional_value("groups")?);
+            Observation::Logged { watch, line, log_line, is_error, groups }
         }
         FactKind::Exited => Observation::Exited { ending: ending(from)?, said: said(from)? },
         FactKind::Checked => {
