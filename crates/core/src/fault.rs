@@ -239,6 +239,23 @@ pub enum Fault {
         /// processes start on spare nodes or, if there are none, wait.
         repair: Option<Span>,
     },
+    /// In a system, commands are asked to end. The life of a node ends once its command has, or is killed after a while,
+    /// and further lives follow.
+    Stop {
+        /// The processes whose nodes run the commands.
+        target: Target,
+        /// Fate of the storage of their nodes.
+        storage: StorageFate,
+        /// How long a node is unavailable after its command has ended, as for [`Fault::Kill`].
+        repair: Option<Span>,
+        /// Time from SIGTERM until what remains of a command is killed.
+        within: Span,
+        /// Whether the commands are asked one after the other, each once the node before is ready again.
+        in_turn: bool,
+        /// The entry in the federation's list of faults, from 0, whose command the next lives run; `None` if they run the
+        /// same command as before.
+        command: Option<u16>,
+    },
     /// A process or its node is impaired.
     Impair {
         /// The process.
@@ -274,8 +291,10 @@ pub enum Fault {
 
 impl Fault {
     /// The names of all actions in federation files.
-    pub const KINDS: [&str; 11] = [
+    pub const KINDS: [&str; 13] = [
         "crash",
+        "stop",
+        "restart",
         "pause",
         "loseCluster",
         "loseRack",
@@ -318,6 +337,8 @@ impl Fault {
     pub fn kind(&self) -> &'static str {
         match self {
             Fault::Kill { target: Target::Process(_), .. } => "crash",
+            Fault::Stop { target: Target::Process(_), .. } => "stop",
+            Fault::Stop { target: Target::Cluster(_) | Target::Rack { .. }, .. } => "restart",
             Fault::Kill { target: Target::Cluster(_), .. } => "loseCluster",
             Fault::Kill { target: Target::Rack { .. }, .. } => "loseRack",
             Fault::Impair { how, .. } => match how {
@@ -336,15 +357,25 @@ impl Fault {
     /// Returns the processes that the fault affects; `None` for a fault of a link.
     pub fn target(&self) -> Option<Target> {
         match *self {
-            Fault::Kill { target, .. } => Some(target),
+            Fault::Kill { target, .. } | Fault::Stop { target, .. } => Some(target),
             Fault::Impair { process, .. } => Some(Target::Process(process)),
             Fault::Link { .. } | Fault::Partition { .. } => None,
         }
     }
 
-    /// Returns the processes that the fault kills.
+    /// Returns the processes whose lives the fault ends.
     pub fn kills(&self) -> Option<Target> {
-        self.target().filter(|_| matches!(self, Fault::Kill { .. }))
+        self.target().filter(|_| matches!(self, Fault::Kill { .. } | Fault::Stop { .. }))
+    }
+
+    /// Returns the part of the federation whose processes the fault kills at once.
+    pub fn kills_at_once(&self) -> Option<Target> {
+        self.kills().filter(|it| it.is_at_once() && !self.is_stop())
+    }
+
+    /// Returns whether the fault asks commands to end.
+    pub fn is_stop(&self) -> bool {
+        matches!(self, Fault::Stop { .. })
     }
 
     /// Returns the links that the fault cuts: the sending and the receiving cluster of each.
@@ -396,14 +427,18 @@ impl Fault {
 
     /// Returns the fate of the storage of the processes that the fault kills.
     pub fn storage_fate(&self) -> Option<StorageFate> {
-        let Fault::Kill { storage, .. } = self else { return None };
-        Some(*storage)
+        match self {
+            Fault::Kill { storage, .. } | Fault::Stop { storage, .. } => Some(*storage),
+            _ => None,
+        }
     }
 
     /// Returns how long the nodes of the killed processes are unavailable.
     pub fn repair(&self) -> Option<Span> {
-        let Fault::Kill { repair, .. } = self else { return None };
-        *repair
+        match self {
+            Fault::Kill { repair, .. } | Fault::Stop { repair, .. } => *repair,
+            _ => None,
+        }
     }
 
     /// Returns whether the fault kills processes that never return.
@@ -415,7 +450,7 @@ impl Fault {
     /// and never if it lasts until the end of the run.
     pub fn until(&self, at: Time) -> Time {
         match *self {
-            Fault::Kill { .. } | Fault::Impair { how: Impairment::Flip(_), .. } => at,
+            Fault::Kill { .. } | Fault::Stop { .. } | Fault::Impair { how: Impairment::Flip(_), .. } => at,
             Fault::Partition { span, .. } => at + span,
             Fault::Impair { span, .. } | Fault::Link { span, .. } => at + span.unwrap_or(Span::MAX),
         }
@@ -487,10 +522,11 @@ impl PlannedFault {
     pub fn aimed_at(&self, process: ProcessId, cluster: ClusterId) -> Fault {
         let mut fault = self.fault.clone();
         match &mut fault {
-            Fault::Kill { target: Target::Process(it), .. } | Fault::Impair { process: it, .. } => {
-                *it = process
-            }
-            Fault::Kill { target: Target::Cluster(it) | Target::Rack { cluster: it, .. }, .. } => {
+            Fault::Kill { target: Target::Process(it), .. }
+            | Fault::Stop { target: Target::Process(it), .. }
+            | Fault::Impair { process: it, .. } => *it = process,
+            Fault::Kill { target: Target::Cluster(it) | Target::Rack { cluster: it, .. }, .. }
+            | Fault::Stop { target: Target::Cluster(it) | Target::Rack { cluster: it, .. }, .. } => {
                 *it = cluster
             }
             Fault::Partition { from, to, .. } => {

@@ -62,6 +62,8 @@ pub(crate) struct Setup {
     pub(crate) watches: Vec<Trigger>,
     /// What is wrong with the node.
     pub(crate) impaired: Impairments,
+    /// In a system, the number of the fault in the list whose command the node runs, if it is not its own.
+    pub(crate) command: Option<u16>,
 }
 
 /// Address and life of each process, indexed by process; `None` for a process that is not up.
@@ -132,6 +134,8 @@ pub(crate) enum ToNode {
     SetUp,
     /// Carries out a check of the system.
     Check(CheckNo),
+    /// Asks the command of the node to end. What remains of it after this time is killed. The node observes its end.
+    Stop(Span),
     Go,
     Link {
         from: ClusterId,

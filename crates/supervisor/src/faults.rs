@@ -12,6 +12,7 @@ use faultline_core::{
 
 use crate::interface::{FaultAccount, FaultState, Order};
 use crate::nodes::NodeNo;
+use crate::stops::Stopping;
 use crate::supervisor::Supervisor;
 
 /// An action scheduled for a specific time.
@@ -218,11 +219,12 @@ impl Supervisor {
 
     /// Returns whether a fault that lasts for a while has not ended.
     pub(crate) fn has_lasting_fault(&self) -> bool {
-        self.agenda.values().any(|it| match it {
+        let lasts = |it: &Due| match it {
             Due::Resume { .. } | Due::RestoreLink { .. } | Due::Heal { .. } | Due::RestoreNode { .. } => true,
             Due::Inject(_) | Due::Launch(_) | Due::Repaired(_) | Due::Spare => false,
             Due::Join(_) | Due::Leave(_) | Due::Deadline | Due::EndSystem => false,
-        })
+        };
+        self.is_stopping() || self.agenda.values().any(lasts)
     }
 
     /// Publishes the triggers that wait for a fact.
@@ -280,6 +282,12 @@ impl Supervisor {
                     self.try_complete(out);
                 }
             }
+            Fault::Stop { target, storage, repair, within, in_turn, command } => {
+                let rest = self.targets_of(target).iter().copied().collect();
+                let (awaited, told) = (None, Vec::new());
+                let stopping = Stopping { no, storage, repair, within, command, rest, awaited, told };
+                self.begin_stop(stopping, in_turn, out);
+            }
             Fault::Impair { process, how: Impairment::Paused, .. } => {
                 self.pause(process, (fault.until(now), no), now, out);
             }
@@ -324,7 +332,7 @@ impl Supervisor {
     }
 
     /// Makes the nodes of `processes` unavailable: those of processes that run, and those that are under repair already.
-    fn begin_repairs(&mut self, processes: &[ProcessId], until: Time) {
+    pub(crate) fn begin_repairs(&mut self, processes: &[ProcessId], until: Time) {
         for &process in processes {
             if self.entries[process.index()].lives() || self.nodes.is_failed(process) {
                 let node = self.nodes.fail(process);
@@ -354,11 +362,18 @@ impl Supervisor {
         }
         let is_affected = |process: &ProcessId| {
             let entry = &self.entries[process.index()];
-            if fault.is_permanent() { !entry.gone } else { entry.lives() }
+            match fault {
+                _ if fault.is_permanent() => !entry.gone,
+                Fault::Stop { .. } => self.runs_command(*process),
+                _ => entry.lives(),
+            }
         };
         let finds_someone = target.is_none_or(|it| self.targets_of(it).iter().any(is_affected));
         if !finds_someone {
-            return Some("no process of its target was alive".into());
+            return Some(match fault.is_stop() {
+                true => "no node of its target was running its command".into(),
+                false => "no process of its target was alive".into(),
+            });
         }
         let (done, total) =
             self.entries.iter().map(|entry| entry.gauges.progress).fold((0, 0), |sum, progress| {

@@ -61,6 +61,21 @@ fn effect(fault: &Fault, names: &RunNames, is_past: bool, reported: Option<Watch
             };
             format!("{killed}{}{}{}", not_restarted(*returns), lost(storage), repaired(*repair))
         }
+        Fault::Stop { target, storage, repair, within, in_turn, command } => {
+            let stopped = match target {
+                Target::Process(process) => {
+                    format!("{} {be} stopped", last.unwrap_or_else(|| names.process(*process)))
+                }
+                Target::Cluster(_) | Target::Rack { .. } => {
+                    let how = if *in_turn { "restarted one after the other" } else { "restarted" };
+                    format!("all nodes of {} {be} {how}", self::place(*target, names))
+                }
+            };
+            let command = if command.is_some() { ", with another command" } else { "" };
+            let within = lasted(*within);
+            let signals = format!("SIGTERM, and SIGKILL after {within}");
+            format!("{stopped} ({signals}){command}{}{}", lost(storage), repaired(*repair))
+        }
         Fault::Impair { process, how: how @ Impairment::Flip(_), .. } => {
             impaired(*how, names.process(*process), is_past)
         }
@@ -193,6 +208,25 @@ pub fn entry_of(planned: &PlannedFault, names: &RunNames) -> String {
             }
             if !returns {
                 add("returns", "false".to_owned());
+            }
+            if let Some(repair) = repair {
+                add("repair", exact(*repair));
+            }
+        }
+        Fault::Stop { target, storage, repair, within, in_turn, .. } => {
+            match target {
+                _ if let Some(watch) = planned.reported => add("reported", quoted(names.watch(watch))),
+                Target::Process(process) => add("process", quoted(names.process(*process))),
+                Target::Cluster(cluster) | Target::Rack { cluster, .. } => {
+                    add("cluster", quoted(names.cluster(*cluster)));
+                }
+            }
+            if *in_turn {
+                add("inTurn", "true".to_owned());
+            }
+            add("within", exact(*within));
+            if *storage == StorageFate::Lost {
+                add("storage", "lost".to_owned());
             }
             if let Some(repair) = repair {
                 add("repair", exact(*repair));

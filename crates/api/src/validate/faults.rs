@@ -8,8 +8,8 @@ use crate::failure_trace::hits;
 use crate::plan::times_of;
 use crate::quantity::Duration;
 use crate::resource::{
-    ANY, ActionRef, Family, FaultSpec, LoseRack, MAX_EXCEPT, MAX_FAULTS, Mtbf, NOT_TRIGGERING, Partition,
-    ProtocolSpec, System, TraceTrigger, TriggerRef, Uniform, When,
+    ANY, ActionRef, Family, FaultSpec, Launch, LoseRack, MAX_EXCEPT, MAX_FAULTS, Mtbf, NOT_TRIGGERING,
+    Partition, ProtocolSpec, System, TraceTrigger, TriggerRef, Uniform, When,
 };
 
 /// Maximum number of faults that all `mtbf` and `trace` entries together cause with the seed of the federation.
@@ -276,6 +276,7 @@ impl Check<'_> {
         let Some(name) = reported else { return };
         let (process, cluster, node) = match action {
             ActionRef::Crash(it) => (it.process.is_some(), &*it.cluster, it.node),
+            ActionRef::Stop(it) => (it.process.is_some(), &*it.cluster, it.node),
             ActionRef::Impair(it) => (it.process.is_some(), it.cluster, it.node),
             ActionRef::LoseCluster(it) => (false, &*it.cluster, None),
             _ => (false, ANY, None),
@@ -447,6 +448,18 @@ impl Check<'_> {
     fn action(&mut self, path: &str, action: ActionRef<'_>, trace: Option<&TraceTrigger>) {
         match action {
             ActionRef::Crash(it) => self.process(path, &it.process, &it.cluster, it.node),
+            ActionRef::Stop(it) => {
+                self.process(path, &it.process, &it.cluster, it.node);
+                self.stops(path, it.within);
+            }
+            ActionRef::Restart(it) => {
+                self.target(path, "cluster", &it.cluster, None);
+                self.stops(path, it.within);
+                if let Some(command) = &it.command {
+                    let (env, files) = Default::default();
+                    self.custom(path, Launch::of_system(command, &env, &files).problem());
+                }
+            }
             ActionRef::LoseCluster(it) => self.target(path, "cluster", &it.cluster, None),
             ActionRef::LoseRack(it) => self.rack(path, it),
             ActionRef::Link(it) => {
@@ -685,6 +698,20 @@ impl Check<'_> {
                 "`repair` has no effect on processes that never return",
                 "omit `repair`, or omit `returns`",
             );
+        }
+    }
+
+    /// Checks a fault that asks commands to end.
+    fn stops(&mut self, path: &str, within: Option<Duration>) {
+        if self.spec.application.system().is_none() {
+            let application = self.spec.application.name();
+            let message = format!("only the commands of a system can be stopped (found `{application}`)");
+            return self.problem(path, message, "use `crash` or `loseCluster`");
+        }
+        if within.is_some_and(|it| it.0 == Span::ZERO) {
+            let message = "a command needs time to end";
+            let help = "write a duration above zero; use `crash` to kill it at once";
+            self.problem(format!("{path}.within"), message, help);
         }
     }
 

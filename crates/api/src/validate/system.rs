@@ -168,10 +168,17 @@ impl Check<'_> {
         let mut first = 0;
         let mut rendered_base = false;
         let mut reported = BTreeSet::new();
+        let mut restarted = BTreeSet::new();
         for cluster in &self.spec.clusters {
             let process = ProcessId(first);
             first += cluster.nodes;
             let is_own = system.overrides.contains_key(&cluster.name);
+            for (entry, words) in self.spec.later_commands(&cluster.name).collect::<Vec<_>>() {
+                let rendered = self.system_node(system, process).restarted(entry, words);
+                if let Some(error) = rendered.err().filter(|it| restarted.insert(it.field.clone())) {
+                    self.problem(format!("spec.{}", error.field), error.message, error.help);
+                }
+            }
             if !is_own && std::mem::replace(&mut rendered_base, true) {
                 continue;
             }

@@ -170,6 +170,90 @@ fn faults_follow_what_nodes_report() {
     judged.stdout(contains("struck a node").not().and(contains("not in the plan").not()));
 }
 
+/// Returns the file of a system whose command says how it is told to end.
+const ENDS: &str = r#"command: [sh, -c, 'trap "echo closing; sleep 0.2; exit 3" TERM; touch up; while :; do sleep 0.05; done']
+      ready: { exec: [test, -e, up] }
+      in: { b: { command: [sh, -c, '[ $FAULTLINE_LIFE -gt 1 ] || trap "" TERM; touch up; while :; do sleep 0.05; done'] } }
+"#;
+
+#[test]
+fn a_command_that_is_stopped_ends_in_time_or_is_killed() {
+    let place = TestDirectory::new();
+    let fields = format!("{ENDS}      ends: {{ after: 3s }}");
+    let faults = "{ at: 500ms, stop: { cluster: a, node: 1, storage: lost } }, \
+                  { at: 500ms, stop: { cluster: b, within: 700ms, repair: 1s } }";
+    let (json, _) = place.run("own.yaml", "local", &system(&fields, faults), "run");
+    assert_ne!(json["verdict"], "fail", "{json}");
+    assert_eq!(facts(&place, "exited"), [] as [Value; 0], "{json}");
+    let stopped = facts(&place, "stopped");
+    let of = |name: &str| stopped.iter().find(|it| it["process"] == name).unwrap();
+    let (ended, killed) = (of("a-1"), of("b-0"));
+    assert_eq!((&ended["status"], &ended["killed"]), (&3.into(), &false.into()), "{ended}");
+    assert_eq!(ended["said"], "closing");
+    assert!((200_000_000..700_000_000).contains(&ended["latency_ns"].as_u64().unwrap()), "{ended}");
+    assert_eq!((&killed["ending"], &killed["status"]), (&"signal".into(), &9.into()), "{killed}");
+    assert!(killed["killed"] == true && killed["latency_ns"].as_u64().unwrap() >= 700_000_000, "{killed}");
+    let failed = facts(&place, "failed");
+    assert!(failed.len() == 2 && failed.iter().all(|it| it["fault"].is_number()), "{failed:?}");
+    assert_eq!(failed[0]["storage"], "lost", "{failed:?}");
+    let started = facts(&place, "lifeStarted");
+    let again = started.iter().find(|it| it["about_process"] == "b-0" && it["about_life"] == 2).unwrap();
+    let after = again["time_ns"].as_i64().unwrap() - killed["time_ns"].as_i64().unwrap();
+    assert!(after >= 1_000_000_000, "the repair begins once the command has ended: {after}");
+    for (no, how) in [(0, "a-1 ended"), (1, "b-0 did not end, and was killed")] {
+        let fault = &json["faults"][no];
+        assert_eq!(fault["state"], "effective", "{fault}");
+        assert!(fault["stopped"][0].as_str().unwrap().starts_with(how), "{fault}");
+    }
+    let explained = place.faultline(["explain", "run"]).assert().success();
+    explained.stdout(
+        says("the command of a-1 ended 2").and(says("after SIGTERM: exit status 3; its last line: closing")),
+    );
+    place.faultline(["check", "run"]).assert().code(predicate::ne(2)).stdout(contains("contradict").not());
+}
+
+#[test]
+fn the_nodes_of_a_cluster_restart_one_after_the_other_with_another_command() {
+    let place = TestDirectory::new();
+    let fields = r#"command: [sh, -c, 'trap "exit 0" TERM; sleep 0.3; echo $0 {{ name }}; touch up; while :; do sleep 0.05; done', old]
+      ready: { exec: [test, -e, up] }
+      ends: { after: 4s }"#;
+    let command = r#"[sh, -c, 'sleep 0.3; echo $0 {{ name }}; touch up; exec sleep 600', new]"#;
+    let faults = format!(
+        "{{ at: 500ms, restart: {{ cluster: a, inTurn: true, command: {command} }} }}, \
+         {{ at: 1900ms, restart: {{ cluster: b }} }}"
+    );
+    let (json, _) = place.run("own.yaml", "local", &system(fields, &faults), "run");
+    assert_ne!(json["verdict"], "fail", "{json}");
+    let first_line = |name| log(&place, name).lines().next().unwrap().to_owned();
+    assert_eq!(first_line("a-0-2.log"), "new a-0");
+    assert_eq!(first_line("a-1-2.log"), "new a-1");
+    assert_eq!(first_line("b-0-2.log"), "old b-0", "the command of another cluster stays");
+    let time = |it: &Value| it["time_ns"].as_i64().unwrap();
+    let ready = facts(&place, "ready");
+    let again = ready.iter().find(|it| it["process"] == "a-0" && it["life"] == 2).unwrap();
+    let stopped = facts(&place, "stopped");
+    let second = stopped.iter().find(|it| it["process"] == "a-1").unwrap();
+    assert!(time(second) > time(again), "{stopped:?} {ready:?}");
+    assert_eq!(json["faults"][0]["stopped"].as_array().unwrap().len(), 2, "{json}");
+    place.faultline(["check", "run"]).assert().code(predicate::ne(2)).stdout(contains("contradict").not());
+    for (fault, message) in [
+        ("restart: { cluster: c }", "there is no cluster `c`"),
+        ("restart: { cluster: a, command: ['{{ nme }}'] }", "undefined value"),
+        ("restart: { cluster: a, command: [] }", "the command is empty"),
+        ("stop: { cluster: a, node: 2 }", "cluster `a` has no node 2"),
+        ("stop: { cluster: a, within: 0s }", "a command needs time to end"),
+        ("stop: { reported: led }", "there is no watch `led`"),
+        ("stop: { cluster: a, repair: 0s }", "the repair must not take 0s"),
+    ] {
+        place.write("bad.yaml", system(fields, &format!("{{ at: 1s, {fault} }}")));
+        place.faultline(["validate", "bad.yaml"]).assert().code(2).stderr(says(message));
+    }
+    place.write("absent.yaml", system(fields, "{ at: 1s, restart: { cluster: a, command: [absent] } }"));
+    let refused = place.faultline(["run", "absent.yaml", "--out", "absent"]).assert().code(2);
+    refused.stderr(says("`absent` does not exist on this machine"));
+}
+
 #[test]
 fn the_run_ends_with_the_commands_of_a_cluster() {
     let place = TestDirectory::new();

@@ -288,6 +288,9 @@ pub struct FaultSummary {
     pub is_unnoticed: bool,
     /// The time at which the fault was injected.
     pub injected_seconds: Option<f64>,
+    /// For each command that the fault stopped, the node, and how the command ended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stopped: Vec<String>,
     /// An upper bound on the seconds from the fault's first to its last effect; `None` for a single target,
     /// or without measurements.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -307,9 +310,19 @@ impl FaultSummary {
         self.state == "effective"
     }
 
-    /// Formats the fault's latency, skew and exits, if measured, and whether nothing noticed it.
+    /// Formats the fault's latency, skew and exits, if measured, or how commands ended, and whether nothing noticed it.
     pub(crate) fn measured(&self) -> String {
+        /// The number of commands that are listed.
+        const MOST: usize = 4;
         let unnoticed = if self.is_unnoticed { "; noticed by nothing" } else { "" };
+        if !self.stopped.is_empty() {
+            let listed = self.stopped.iter().take(MOST).cloned().collect::<Vec<_>>().join("; ");
+            let more = match self.stopped.len().saturating_sub(MOST) {
+                0 => String::new(),
+                more => format!("; and {more} more"),
+            };
+            return format!(": {listed}{more}{unnoticed}");
+        }
         measured(self.latency_seconds, self.skew_seconds, self.exit_seconds) + unnoticed
     }
 }

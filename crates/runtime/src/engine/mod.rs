@@ -322,6 +322,10 @@ impl<P: Process + Send + 'static> Engine<P> {
                 self.instruct(Instruction::Check(check));
                 return Ok(());
             }
+            ToNode::Stop(within) => {
+                self.instruct(Instruction::StopCommand(within));
+                return Ok(());
+            }
             ToNode::Watch(triggers) => {
                 handler.attention.watches = triggers;
                 return Ok(());

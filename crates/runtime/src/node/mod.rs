@@ -315,6 +315,7 @@ async fn host<P: Process + Send + 'static>(
         process,
         life,
         boot: setup.boot,
+        command: setup.command,
         description,
     };
     let commands = system
@@ -434,7 +435,7 @@ fn commands<P: Process + 'static>(
     let record = recording.record.clone();
     let recorder = Recorder::new(&system, move |it| record(it, None), reports);
     match executor {
-        None => Commands::here(system.booted(start.boot), recorder, recording),
+        None => Commands::here(system.booted(start.boot, start.command), recorder, recording),
         Some(socket) => Commands::in_executor(socket, start, &system, recorder, move |error| {
             drop(engine.send(Stimulus::Broken(EngineError::Commands(error))));
         }),

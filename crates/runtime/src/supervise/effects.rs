@@ -26,6 +26,8 @@ pub(super) struct Effects {
     /// The fault whose orders follow, and whether it ends lives. A pause does not: if a process is declared
     /// failed because of a pause, the pause has already taken effect.
     injecting: Option<(FaultNo, bool)>,
+    /// Faults that ask commands to end. They end lives later than they are injected.
+    stops: BTreeSet<FaultNo>,
     /// Lives that a fault ends, until their ends are reported.
     targets: BTreeMap<(ProcessId, Life), FaultNo>,
     /// For each order to pause a life that has not been answered, the fault that pauses the life, if any.
@@ -43,6 +45,9 @@ impl Effects {
         match *fact {
             Fact::Injecting { no, ref fault } => {
                 self.injecting = Some((no, fault.kills().is_some()));
+                if fault.is_stop() {
+                    self.stops.insert(no);
+                }
                 let due = due(no).unwrap_or_default();
                 self.entries.insert(no, EffectEntry { no, due, on: Vec::new() });
             }
@@ -50,6 +55,10 @@ impl Effects {
                 if self.injecting == Some((no, true)) =>
             {
                 self.targets.insert((process, life), no);
+            }
+            Fact::Failed { process, life, by: EndedBy::Fault(no), .. } if self.stops.contains(&no) => {
+                self.targets.insert((process, life), no);
+                self.injecting = None;
             }
             _ => self.injecting = None,
         }

@@ -573,6 +573,12 @@ impl<P: PlaceBackend> Host<'_, P> {
             Order::Check { process, life, check } => {
                 self.nodes.send_to_life(process, life, ToNode::Check(check));
             }
+            Order::Stop { process, life, within, command } => {
+                if let Some(command) = command {
+                    self.nodes.commands.insert(process, command);
+                }
+                self.nodes.send_to_life(process, life, ToNode::Stop(within));
+            }
             Order::Announce(membership) => {
                 let before = std::mem::replace(&mut self.membership, membership.clone());
                 self.links.members_change(&before, &membership, &self.nodes, self.clock.now());

@@ -143,7 +143,8 @@ impl<P: PlaceBackend> Host<'_, P> {
                 | Order::Flip { .. }
                 | Order::Prepare { .. }
                 | Order::SetUp { .. }
-                | Order::Check { .. } => {}
+                | Order::Check { .. }
+                | Order::Stop { .. } => {}
                 Order::End(outcome) => memory.outcome = Some(outcome),
             }
         }
