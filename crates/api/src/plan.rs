@@ -266,6 +266,11 @@ impl Draw<'_> {
                 let base = self.links.properties(self.names.cluster(from), self.names.cluster(to));
                 Fault::Link { from, to, properties: Some(it.link().over(base)), span: self.span(it.span) }
             }
+            ActionRef::Partition(it) if let Some(cluster) = &it.within => {
+                let cluster = self.named(cluster);
+                let nodes = it.nodes.iter().map(|node| self.node(cluster, *node)).collect();
+                Fault::Split { cluster, nodes, span: self.span(it.span).unwrap_or(Span::MAX) }
+            }
             ActionRef::Partition(it) => {
                 let (from, to) = match &it.isolate {
                     _ if self.reported.is_some() => self.isolated(ClusterId::OUTSIDE, &it.except),

@@ -287,6 +287,16 @@ pub enum Fault {
         /// Duration of the partition.
         span: Span,
     },
+    /// No packet passes between some nodes of a cluster and its others until the partition heals. Their links with other
+    /// clusters are not affected.
+    Split {
+        /// The cluster.
+        cluster: ClusterId,
+        /// The nodes on one side.
+        nodes: Vec<ProcessId>,
+        /// Duration of the partition.
+        span: Span,
+    },
 }
 
 impl Fault {
@@ -350,7 +360,7 @@ impl Fault {
                 Impairment::Storage(StorageFault::Corrupt) => "corruptStorage",
             },
             Fault::Link { .. } => "link",
-            Fault::Partition { .. } => "partition",
+            Fault::Partition { .. } | Fault::Split { .. } => "partition",
         }
     }
 
@@ -359,7 +369,7 @@ impl Fault {
         match *self {
             Fault::Kill { target, .. } | Fault::Stop { target, .. } => Some(target),
             Fault::Impair { process, .. } => Some(Target::Process(process)),
-            Fault::Link { .. } | Fault::Partition { .. } => None,
+            Fault::Link { .. } | Fault::Partition { .. } | Fault::Split { .. } => None,
         }
     }
 
@@ -451,7 +461,7 @@ impl Fault {
     pub fn until(&self, at: Time) -> Time {
         match *self {
             Fault::Kill { .. } | Fault::Stop { .. } | Fault::Impair { how: Impairment::Flip(_), .. } => at,
-            Fault::Partition { span, .. } => at + span,
+            Fault::Partition { span, .. } | Fault::Split { span, .. } => at + span,
             Fault::Impair { span, .. } | Fault::Link { span, .. } => at + span.unwrap_or(Span::MAX),
         }
     }
@@ -533,7 +543,7 @@ impl PlannedFault {
                 *from = cluster;
                 to.retain(|it| *it != cluster);
             }
-            Fault::Link { .. } => {}
+            Fault::Link { .. } | Fault::Split { .. } => {}
         }
         fault
     }

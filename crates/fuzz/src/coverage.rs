@@ -485,6 +485,7 @@ impl ClusterStates<'_> {
     fn hit(&mut self, fault: &Fault) {
         let cluster = match fault {
             Fault::Link { from, .. } | Fault::Partition { from, .. } => *from,
+            Fault::Split { cluster, .. } => *cluster,
             Fault::Kill { target, .. } | Fault::Stop { target, .. } => {
                 target.cluster(|it| self.cluster_of(it))
             }

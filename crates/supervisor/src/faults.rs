@@ -42,6 +42,12 @@ pub(crate) enum Due {
         from: ClusterId,
         to: ClusterId,
     },
+    /// Ends a partition within a cluster.
+    Unite {
+        of: FaultNo,
+        cluster: ClusterId,
+        nodes: Vec<ProcessId>,
+    },
     /// Ends an impairment of a node. Unless a later one of its kind is in force, an earlier one that has not ended is in
     /// force again.
     RestoreNode {
@@ -200,6 +206,7 @@ impl Supervisor {
                     out.push(Order::Cut { from, to, cut: false });
                 }
             }
+            Due::Unite { of, cluster, nodes } => out.push(Order::Split { of, cluster, nodes, cut: false }),
             Due::RestoreNode { process, changed_by } => {
                 let unended = self.plan.nodes.entry(process).or_default();
                 let before = Impairments::in_force(unended);
@@ -220,7 +227,8 @@ impl Supervisor {
     /// Returns whether a fault that lasts for a while has not ended.
     pub(crate) fn has_lasting_fault(&self) -> bool {
         let lasts = |it: &Due| match it {
-            Due::Resume { .. } | Due::RestoreLink { .. } | Due::Heal { .. } | Due::RestoreNode { .. } => true,
+            Due::Resume { .. } | Due::RestoreLink { .. } | Due::Heal { .. } => true,
+            Due::Unite { .. } | Due::RestoreNode { .. } => true,
             Due::Inject(_) | Due::Launch(_) | Due::Repaired(_) | Due::Spare => false,
             Due::Join(_) | Due::Leave(_) | Due::Deadline | Due::EndSystem => false,
         };
@@ -309,6 +317,10 @@ impl Supervisor {
                 if let Some(span) = span {
                     self.plan_at(now + span, Due::RestoreLink { from, to, changed_by: no });
                 }
+            }
+            Fault::Split { cluster, nodes, span } => {
+                self.plan_at(now + span, Due::Unite { of: no, cluster, nodes: nodes.clone() });
+                out.push(Order::Split { of: no, cluster, nodes, cut: true });
             }
             Fault::Partition { .. } => {
                 for (from, to) in fault.cuts() {

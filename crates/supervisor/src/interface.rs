@@ -264,6 +264,18 @@ pub enum Order {
         /// Whether to cut the link.
         cut: bool,
     },
+    /// In a system, cuts some nodes of a cluster off from its others (`true`), or ends this. Packets sent in the meantime are
+    /// lost.
+    Split {
+        /// The fault.
+        of: FaultNo,
+        /// The cluster.
+        cluster: ClusterId,
+        /// The nodes on one side.
+        nodes: Vec<ProcessId>,
+        /// Whether the fault begins.
+        cut: bool,
+    },
     /// Impairs the node of a process, for its later lives as well. Replaces earlier orders.
     Impair {
         /// The process.

@@ -5,7 +5,8 @@ use std::fmt;
 
 use faultline_core::fault::{Change, Flip, FlipTarget, Impairment, LinkProperties, StorageFault};
 use faultline_core::{
-    ClusterId, Fault, PlannedFault, RunNames, Source, Span, StorageFate, Target, Time, Trigger, WatchNo,
+    ClusterId, Fault, PlannedFault, ProcessId, RunNames, Source, Span, StorageFate, Target, Time, Trigger,
+    WatchNo,
 };
 
 use crate::duration::{instant, lasted};
@@ -109,7 +110,17 @@ fn effect(fault: &Fault, names: &RunNames, is_past: bool, reported: Option<Watch
                 }
             }
         }
+        Fault::Split { cluster, nodes, span } => {
+            let be = if nodes.len() > 1 { if is_past { "were" } else { "are" } } else { be };
+            let (nodes, cluster) = (listed(nodes, names), names.cluster(*cluster));
+            format!("{nodes} {be} cut off from the other nodes of {cluster} for {}", lasted(*span))
+        }
     }
+}
+
+/// Joins the names of processes.
+fn listed(processes: &[ProcessId], names: &RunNames) -> String {
+    processes.iter().map(|it| names.process(*it)).collect::<Vec<_>>().join(", ")
 }
 
 fn impaired(how: Impairment, process: impl fmt::Display, is_past: bool) -> String {
@@ -285,6 +296,13 @@ pub fn entry_of(planned: &PlannedFault, names: &RunNames) -> String {
             }
             span_of = lasts(&Some(*span));
         }
+        Fault::Split { cluster, nodes, span } => {
+            add("within", quoted(names.cluster(*cluster)));
+            let number =
+                |it: &ProcessId| names.process(*it).rsplit('-').next().unwrap_or_default().to_owned();
+            add("nodes", format!("[{}]", nodes.iter().map(number).collect::<Vec<_>>().join(", ")));
+            span_of = lasts(&Some(*span));
+        }
     }
     span_of.into_iter().for_each(|(name, value)| add(name, value));
     let trigger = match &planned.trigger {
@@ -397,7 +415,7 @@ fn ordinal(number: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faultline_core::{FactKind, FaultNo, ProcessId, Span};
+    use faultline_core::{FactKind, FaultNo, Span};
 
     #[test]
     fn ordinals_have_the_right_suffix() {

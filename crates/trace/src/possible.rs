@@ -84,6 +84,9 @@ impl Extent {
             Fault::Impair { process: of, .. } => self.contains(*of),
             Fault::Link { from, to, .. } => cluster(from) && cluster(to),
             Fault::Partition { from, to, .. } => cluster(from) && to.iter().all(cluster),
+            Fault::Split { cluster: of, nodes, .. } => {
+                cluster(of) && nodes.iter().all(|it| self.contains(*it))
+            }
         }
     }
 

@@ -317,6 +317,14 @@ pub struct Partition {
     /// for it, in any of its lives; if none has, it has no effect.
     #[schemars(length(max = 40))]
     pub reported: Option<String>,
+    /// In a system, the cluster within which some nodes are cut off from the others, instead of `from` and `to`. Links with
+    /// other clusters are not affected.
+    #[schemars(length(max = 40))]
+    pub within: Option<String>,
+    /// The numbers of the nodes that are cut off from the others `within` their cluster.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "nodes_cut_off")]
+    pub nodes: Vec<u32>,
     /// The clusters from which an isolated cluster is not cut off, such as that of the clients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "not_cut_off")]
@@ -332,6 +340,20 @@ pub struct Partition {
 /// Maximum number of clusters from which an isolated cluster is not cut off.
 pub(crate) const MAX_EXCEPT: usize = 32;
 
+/// Maximum number of nodes that are cut off within a cluster.
+pub(crate) const MAX_CUT_OFF: usize = 250;
+
+fn nodes_cut_off(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "description": "The numbers of the nodes that are cut off from the others `within` their cluster.",
+        "maxItems": MAX_CUT_OFF,
+        "items": {
+            "type": "integer", "format": "uint32", "minimum": 0, "maximum": u32::MAX, "description": "The number of a node.",
+        },
+    })
+}
+
 fn not_cut_off(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -345,7 +367,8 @@ impl Partition {
     /// Returns a partition between two clusters, in both directions.
     pub fn between(from: impl Into<String>, to: impl Into<String>, span: Option<Duration>) -> Partition {
         let (from, to) = (from.into(), to.into());
-        Partition { from, to, isolate: None, reported: None, except: Vec::new(), one_way: false, span }
+        let (isolate, reported, within, nodes, except) = Default::default();
+        Partition { from, to, isolate, reported, within, nodes, except, one_way: false, span }
     }
 
     /// Returns whether the partition isolates a cluster.
@@ -663,6 +686,7 @@ impl FaultSpec {
             ActionRef::LoseCluster(it) => vec![&*it.cluster],
             ActionRef::LoseRack(it) => vec![&*it.cluster],
             ActionRef::Link(it) => vec![&*it.from, &*it.to],
+            ActionRef::Partition(it) if it.within.is_some() => it.within.iter().map(String::as_str).collect(),
             ActionRef::Partition(it) if it.isolates() => {
                 it.isolate.iter().chain(&it.except).map(String::as_str).collect()
             }

@@ -913,6 +913,55 @@ fn an_isolated_cluster_is_cut_off_from_all_others_but_those_that_are_excepted() 
     place.faultline(["check", "run"]).assert().code(predicate::ne(2)).stdout(contains("contradict").not());
 }
 
+#[test]
+fn some_nodes_can_be_cut_off_within_their_cluster() {
+    let place = TestDirectory::new();
+    let fields = r#"command: [python3, -c, 'import socketserver as it, sys; it.TCPServer((sys.argv[1], 8080), it.BaseRequestHandler).serve_forever()', '{{ bind }}']
+      ready: { tcp: '{{ bind }}:8080' }
+      probes:
+        inside: { by: a-1, every: 100ms, timeout: 300ms, tcp: '{{ nodes[0].host }}:8080' }
+        outside: { by: b, every: 100ms, timeout: 300ms, tcp: '{{ nodes[0].host }}:8080' }
+      ends: { after: 6s }"#;
+    let text = system(fields, "{ at: 1s, partition: { within: a, nodes: [0], for: 2s } }");
+    for (partition, message) in [
+        ("{ within: c, nodes: [0], for: 2s }", "there is no cluster `c`"),
+        ("{ within: a, nodes: [2], for: 2s }", "cluster `a` has no node 2"),
+        ("{ within: a, nodes: [0, 1], for: 2s }", "needs nodes of `a` on both sides"),
+        ("{ within: a, for: 2s }", "needs nodes of `a` on both sides"),
+        ("{ within: b, nodes: [0], for: 2s }", "needs nodes of `b` on both sides"),
+        ("{ within: any, nodes: [0], for: 2s }", "needs the name of the cluster"),
+        ("{ within: a, nodes: [0], isolate: b, for: 2s }", "`within` cannot be combined with `isolate`"),
+        ("{ nodes: [0], for: 2s }", "`nodes` belongs to a partition `within` a cluster"),
+        ("{ within: a, nodes: [0] }", "add `for`"),
+    ] {
+        place.write("bad.yaml", text.replacen("{ within: a, nodes: [0], for: 2s }", partition, 1));
+        place.faultline(["validate", "bad.yaml"]).assert().code(2).stderr(says(message));
+    }
+    place.write("own.yaml", &text);
+    let refused = place.faultline(["run", "own.yaml", "--out", "refused"]).assert().code(2);
+    refused.stderr(says("`partition` needs emulated links"));
+    if !supports_traffic_control(&place) {
+        return;
+    }
+    place.write("own.yaml", text + "  expect: [{ probe: inside, recoveredWithin: 3s }]\n");
+    let run = ["run", "own.yaml", "--links", "tc", "--out", "run", "--format", "json"];
+    let output = place.faultline(run).assert().code(predicate::ne(2)).code(predicate::ne(1));
+    let json: Value = serde_json::from_slice(&output.get_output().stdout).unwrap();
+    let probed = facts(&place, "probeSucceeded");
+    let succeeds_within = |probe: &str, from: f64, to: f64| {
+        let seconds = |it: &Value| it["time_ns"].as_i64().unwrap() as f64 / 1e9;
+        probed.iter().any(|it| it["probe"] == probe && (from..to).contains(&seconds(it)))
+    };
+    assert!(succeeds_within("inside", 0.0, 1.0) && succeeds_within("inside", 3.1, 6.0), "{probed:?}");
+    assert!(!succeeds_within("inside", 1.4, 3.0), "{probed:?}");
+    assert!(succeeds_within("outside", 1.4, 3.0), "other clusters are not affected: {probed:?}");
+    // One entry, one row, one recovery.
+    let faults = json["faults"].as_array().unwrap();
+    assert!(faults.len() == 1 && faults[0]["state"] == "effective", "{json}");
+    assert_eq!(faults[0]["what"], "a-0 is cut off from the other nodes of a for 2.00 s");
+    place.faultline(["check", "run"]).assert().code(predicate::ne(2)).stdout(contains("contradict").not());
+}
+
 /// A program that logs what it sends and delivers. If `BAD` is set, it loses a message.
 const LOGS: &str = r#"
         import json, os, socket, time

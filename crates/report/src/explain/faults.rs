@@ -95,7 +95,7 @@ impl Explainer<'_> {
                     self.moved(no)
                 )
             }
-            Fault::Link { .. } | Fault::Partition { .. } | Fault::Impair { .. } => {
+            Fault::Link { .. } | Fault::Partition { .. } | Fault::Split { .. } | Fault::Impair { .. } => {
                 if let Some(reason) = flips_nothing(self.timeline, no, fault) {
                     return format!("At {at}, {name} was to flip a bit, but had no effect: {reason}.");
                 }

@@ -351,6 +351,11 @@ impl<P: Process + Send + 'static> Engine<P> {
                 self.transport.cut(from, to, cut);
                 has_effect = !cut || self.shaping.drops();
             }
+            ToNode::Split { of, nodes, cut } => {
+                self.shaping.split(of, nodes, cut);
+                self.shaping.apply().await.map_err(EngineError::Links)?;
+                has_effect = !cut || self.shaping.drops();
+            }
             ToNode::Impair(in_force) => {
                 handler.storage.ask(Request::Misbehave(in_force.storage()));
                 self.jobs.set_percent(in_force.percent());

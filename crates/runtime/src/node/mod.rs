@@ -390,6 +390,9 @@ async fn shape(
     for &(from, to) in &setup.cut {
         shaping.cut(from, to, true);
     }
+    for (of, nodes) in &setup.splits {
+        shaping.split(*of, nodes.clone(), true);
+    }
     shaping.apply().await.map_err(NodeError::Links)?;
     Ok(shaping)
 }

@@ -112,6 +112,16 @@ impl Effects {
         }
     }
 
+    /// Records an order that cuts some nodes of a cluster off from its others, or ends this.
+    pub(super) fn splitting(&mut self, of: FaultNo, cluster: ClusterId, cut: bool) {
+        let target = (Affected::Cut(cluster, cluster), of);
+        if cut {
+            self.in_force.insert(target)
+        } else {
+            self.in_force.remove(&target)
+        };
+    }
+
     /// Returns the faults that affect a process of `cluster` from its start, because they are in force. A node that
     /// starts obtains all changes in its setup. The nodes that send packets over a link apply the changes to it.
     pub(super) fn at_start(&self, process: ProcessId, cluster: ClusterId) -> BTreeSet<FaultNo> {

@@ -310,6 +310,11 @@ impl<P: PlaceBackend> Host<'_, P> {
         self.links.cut(from, to, cut);
     }
 
+    pub(super) fn note_split(&mut self, of: FaultNo, cluster: ClusterId, nodes: &[ProcessId], cut: bool) {
+        self.effects.splitting(of, cluster, cut);
+        self.links.split(of, cluster, nodes, cut);
+    }
+
     pub(super) fn note_impaired(&mut self, process: ProcessId, in_force: Impairments) {
         self.effects.changing(Affected::Node(process), in_force.faults());
         self.nodes.impaired.insert(process, in_force);
@@ -518,7 +523,8 @@ impl<P: PlaceBackend> Host<'_, P> {
         self.places.introduced(process, life);
         let place = (self.places.clock(process), self.places.kernel(process));
         let (changed, cut) = self.links.faults();
-        let setup = Setup { changed, cut, ..self.nodes.setup(process, keys, &self.options, place) };
+        let splits = self.links.splits();
+        let setup = Setup { changed, cut, splits, ..self.nodes.setup(process, keys, &self.options, place) };
         let at_start = self.effects.at_start(process, self.membership.cluster_of(process));
         self.nodes.connect(introduction, stream, setup, at_start, self.host_events.clone());
     }
@@ -623,6 +629,12 @@ impl<P: PlaceBackend> Host<'_, P> {
                 self.note_cut(from, to, cut);
                 self.links.measuring.disturb_link(from, to, self.clock.now());
                 self.order_all(&ToNode::Cut { from, to, cut }, cut.then_some(from));
+                self.measure_later();
+            }
+            Order::Split { of, cluster, nodes, cut } => {
+                self.note_split(of, cluster, &nodes, cut);
+                self.links.measuring.disturb_link(cluster, cluster, self.clock.now());
+                self.order_all(&ToNode::Split { of, nodes, cut }, cut.then_some(cluster));
                 self.measure_later();
             }
             Order::Impair { process, in_force, begins } => {

@@ -100,6 +100,7 @@ impl Nodes {
             heartbeat_every: self.heartbeat_every,
             changed: Vec::new(),
             cut: Vec::new(),
+            splits: Vec::new(),
             watches: self.watches.clone(),
             impaired: self.impaired.get(&process).cloned().unwrap_or_default(),
             command: self.commands.get(&process).copied(),
