@@ -154,7 +154,8 @@ pub enum Impairment {
     Paused,
     /// The storage of the node malfunctions.
     Storage(StorageFault),
-    /// The node is slow: whatever it begins takes this percentage of its time, above 100.
+    /// The node is slow: whatever it begins takes this percentage of its time, above 100. In a system, its commands run only
+    /// a share of the time.
     Slow {
         /// The percentage.
         percent: u32,
@@ -215,11 +216,15 @@ impl Impairments {
 
     /// Returns the percentage of their time that the node's computations take.
     pub fn percent(&self) -> u32 {
-        let percent = self.0.iter().find_map(|it| match it.1 {
-            Impairment::Slow { percent } => Some(percent),
+        self.slow().map_or(100, |it| it.1)
+    }
+
+    /// Returns the fault that slows the node down, and the percentage of their time that computations take.
+    pub fn slow(&self) -> Option<(FaultNo, u32)> {
+        self.0.iter().find_map(|it| match it.1 {
+            Impairment::Slow { percent } => Some((it.0, percent)),
             _ => None,
-        });
-        percent.unwrap_or(100)
+        })
     }
 }
 

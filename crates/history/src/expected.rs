@@ -969,7 +969,14 @@ mod tests {
         let (just, _) = limits();
         let mut run = recovered(&just[..1]);
         let at = Some(Time::ZERO);
-        let effect = Effect { process: p(0), life: Life(1), at, exited: None, error: Span::from_millis(5) };
+        let effect = Effect {
+            process: p(0),
+            life: Life(1),
+            at,
+            exited: None,
+            slowed: None,
+            error: Span::from_millis(5),
+        };
         run.context.effects = vec![EffectEntry { no: FaultNo(0), due: Time::ZERO, on: vec![effect] }];
         let found = assess(&run.history()).remove(0);
         assert_eq!((found.met, found.measured.as_deref()), (Met::Unknown, Some("3.00 s +-5.00 ms")));

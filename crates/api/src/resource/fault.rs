@@ -394,7 +394,7 @@ pub struct Slow {
     #[schemars(length(max = 60))]
     pub process: Option<String>,
     /// The factor by which the node's computations take longer, with at most two decimals. A computation that has begun
-    /// is not affected.
+    /// is not affected. In a system, the commands of the node run for this part of the time: with 4, for a quarter of it.
     #[schemars(range(min = 1.01, max = 1000.0))]
     pub by: f64,
     /// Duration of the fault. Default: until the end of the run or, with `trace`, as long as the recorded failure.

@@ -319,7 +319,7 @@ fn is_word(text: &str, is_outer: impl Fn(char) -> bool, marks: &str) -> bool {
 }
 
 /// The faults of systems that are not supported in pods.
-const ONLY_ON_THIS_MACHINE: [&str; 2] = ["stop", "restart"];
+const ONLY_ON_THIS_MACHINE: [&str; 3] = ["stop", "restart", "slow"];
 
 /// Returns what prevents a valid federation from running in pods, although it can run elsewhere.
 pub fn unfit_for_pods(spec: &FederationSpec) -> Vec<Problem> {

@@ -152,11 +152,17 @@ impl Check<'_> {
             for (name, action) in fault.actions() {
                 let path = format!("spec.faults[{index}].{name}");
                 match action {
-                    ActionRef::Impair(it) if it.how != Impairment::Paused => self.problem(
-                        path,
-                        format!("`{name}` does not affect a system, whose programs use the machine as it is"),
-                        "choose `crash`, `pause`, `loseCluster` or `loseRack`",
-                    ),
+                    ActionRef::Impair(it)
+                        if !matches!(it.how, Impairment::Paused | Impairment::Slow { .. }) =>
+                    {
+                        self.problem(
+                            path,
+                            format!(
+                                "`{name}` does not affect a system, whose programs use the machine as it is"
+                            ),
+                            "choose `crash`, `stop`, `pause`, `slow`, `loseCluster` or `loseRack`",
+                        )
+                    }
                     _ => {}
                 }
             }

@@ -611,6 +611,7 @@ mod tests {
             life: Life(life),
             at: None,
             exited: None,
+            slowed: None,
             error: Span(0),
         };
         for (on, other) in [(effect(0, 1), None), (effect(0, 2), Some((0, 2))), (effect(1, 1), Some((1, 1)))]

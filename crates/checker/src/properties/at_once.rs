@@ -86,6 +86,7 @@ mod tests {
             life: Life(1),
             at: micros.map(|it| Time::ZERO + Span::from_micros(it)),
             exited: None,
+            slowed: None,
             error: Span::from_micros(500),
         });
         run.context.effects = vec![EffectEntry { no: FaultNo(0), due: Time::ZERO, on: on.collect() }];

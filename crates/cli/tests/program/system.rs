@@ -143,6 +143,52 @@ fn a_paused_command_stands_still_and_is_not_declared_failed() {
 }
 
 #[test]
+fn a_slow_command_runs_only_a_share_of_the_time() {
+    let place = TestDirectory::new();
+    // The command says once per tenth of a second how much processor time it has used.
+    let fields = r#"command:
+        - python3
+        - -c
+        - |
+          import time
+          said = 0
+          while True:
+              if time.monotonic() - said > 0.1:
+                  said = time.monotonic()
+                  print('used', time.process_time(), flush=True)
+      watch: { used: '^used (?<seconds>[0-9.]+)' }
+      in: { a: { command: [sleep, '600'] } }
+      ends: { after: 6s }"#;
+    let faults = "{ at: 1s, slow: { cluster: b, node: 0, by: 4, for: 3s } }, \
+                  { at: 2s, pause: { cluster: b, node: 0, for: 500ms } }, \
+                  { at: 4500ms, slow: { cluster: b, node: 0, by: 10, for: 500ms } }, \
+                  { at: 4600ms, crash: { cluster: b, node: 0 } }";
+    let (json, _) = place.run("own.yaml", "local", &system(fields, faults), "run");
+    assert_ne!(json["verdict"], "fail", "{json}");
+    let logged = facts(&place, "logged");
+    let seconds = |it: &Value| it["time_ns"].as_i64().unwrap() as f64 / 1e9;
+    let within = |from: f64, to: f64| {
+        let said = logged.iter().filter(|it| (from..to).contains(&seconds(it)));
+        said.map(|it| (seconds(it), it["groups"]["seconds"].as_str().unwrap().parse::<f64>().unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let slow = within(1.1, 4.0);
+    let ((begun, first), (ended, last)) = (slow[0], slow[slow.len() - 1]);
+    let used = (last - first) / (ended - begun);
+    let fault = &json["faults"][0];
+    let (ran, processor) = (fault["ranShare"].as_f64().unwrap(), fault["processorShare"].as_f64().unwrap());
+    // On a busy machine, slices are less exact.
+    assert!(used < 0.45 && (processor - used).abs() < 0.1, "{used} {fault}");
+    assert!((0.05..0.5).contains(&ran) && processor < ran + 0.1, "{fault}");
+    assert!(within(2.2, 2.5).is_empty(), "a pause stops the slices, too: {:?}", within(2.0, 3.0));
+    for fault in json["faults"].as_array().unwrap() {
+        assert_eq!(fault["state"], "effective", "{fault}");
+    }
+    place.faultline(["explain", "run"]).assert().success().stdout(says("of a core"));
+    assert_eq!(place.processes(), [] as [String; 0]);
+}
+
+#[test]
 fn faults_follow_what_nodes_report() {
     let place = TestDirectory::new();
     // Only the first life of a-1 leads; b-0 says so 1.5 s later, in each life.
@@ -770,10 +816,7 @@ fn what_a_system_cannot_do_is_refused() {
             system(&fields, "{ when: { fact: delivered }, crash: {} }"),
             "a fault of a system cannot wait for this fact",
         ),
-        (
-            system(&fields, "{ at: 1s, slow: { cluster: a, node: 0, by: 2 } }"),
-            "`slow` does not affect a system",
-        ),
+        (system(&fields, "{ at: 1s, flip: { cluster: a, node: 0 } }"), "`flip`"),
         (system("command: [run, '{{ nme }}']", ""), "undefined value"),
         (system(&fields, "").replace("links:", "storage: {}\n  links:"), "`storage` has no effect"),
         (system(&fields, "").replace("links:", "protocol: { hc3i: {} }\n  links:"), "omit `protocol`"),

@@ -10,7 +10,7 @@ use faultline_trace::fault::{describe_injected_fault, describe_planned, not_rest
 use faultline_trace::manifest::{BackendKind, EffectEntry};
 
 use super::{Explainer, MOST_NAMED, count, enumerate};
-use crate::summary::measured;
+use crate::summary::{measured, slowed};
 use crate::timeline::{CommandExit, Failure, StoppedCommand, Timeline, UndonePeriod};
 
 /// Returns the ends of lives that no planned fault caused, grouped if they happened at nearly the same time
@@ -99,7 +99,11 @@ impl Explainer<'_> {
                 if let Some(reason) = flips_nothing(self.timeline, no, fault) {
                     return format!("At {at}, {name} was to flip a bit, but had no effect: {reason}.");
                 }
-                let measured = measured(latency, skew.map(Span::as_secs_f64), exit);
+                let slowed = slowed(
+                    effect.and_then(EffectEntry::ran_share),
+                    effect.and_then(EffectEntry::processor_share),
+                );
+                let measured = measured(latency, skew.map(Span::as_secs_f64), exit) + &slowed;
                 format!("At {at}, {} ({name}{measured}).", describe_injected_fault(fault, self.names.names()))
             }
         }

@@ -358,6 +358,8 @@ fn faults(manifest: &Manifest, names: &DisplayNames, timeline: &Timeline) -> Vec
             is_unnoticed: timeline.unnoticed.contains(&planned.no),
             injected_seconds: injected.map(|it| timeline.seconds(it.at)),
             stopped: stopped.collect(),
+            ran_share: effect.and_then(EffectEntry::ran_share),
+            processor_share: effect.and_then(EffectEntry::processor_share),
             skew_seconds: effect.and_then(EffectEntry::skew).map(Span::as_secs_f64),
             latency_seconds: effect.and_then(EffectEntry::latency).map(Span::as_secs_f64),
             exit_seconds: effect.and_then(EffectEntry::exit).map(Span::as_secs_f64),

@@ -80,7 +80,7 @@ impl Effects {
     pub(super) fn paused(&mut self, seen: Seen) -> Option<&EffectEntry> {
         let Seen { process, life, at, exited, error } = seen;
         let no = self.pauses.get_mut(&(process, life))?.pop_front()??;
-        self.took_effect(no, Effect { process, life, at, exited, error });
+        self.took_effect(no, Effect { process, life, at, exited, slowed: None, error });
         self.entries.get(&no)
     }
 
@@ -89,7 +89,7 @@ impl Effects {
         let mut fault = None;
         for &Seen { process, life, at, exited, error } in seen {
             let Some(no) = self.targets.remove(&(process, life)) else { continue };
-            self.took_effect(no, Effect { process, life, at, exited, error });
+            self.took_effect(no, Effect { process, life, at, exited, slowed: None, error });
             fault = Some(no);
         }
         self.entries.get(&fault?)

@@ -180,6 +180,7 @@ impl<P: PlaceBackend> Host<'_, P> {
             match host_event {
                 HostEvent::Stopped(seen) => self.stopped(&seen),
                 HostEvent::Paused(seen) => self.paused(seen),
+                HostEvent::Slowed(no, effect) => self.effects.applied(no, effect),
                 _ => {}
             }
         }
@@ -376,6 +377,11 @@ impl<P: PlaceBackend> Host<'_, P> {
                 self.journal.write(&JournalEntry::Paused(seen));
                 vec![]
             }
+            HostEvent::Slowed(no, effect) => {
+                self.applied(no, effect);
+                self.observe_effects();
+                vec![]
+            }
             HostEvent::Lost { process, life, storage, by } => {
                 // This closes the connection, which ends the process if it is still running.
                 self.note_unless_started(process, life);
@@ -444,7 +450,14 @@ impl<P: PlaceBackend> Host<'_, P> {
                     if !self.effects.is_applied(no) {
                         self.applied(
                             no,
-                            Effect { process, life, at: Some(at), exited: None, error: Span::ZERO },
+                            Effect {
+                                process,
+                                life,
+                                at: Some(at),
+                                exited: None,
+                                slowed: None,
+                                error: Span::ZERO,
+                            },
                         );
                     }
                 }
@@ -500,7 +513,7 @@ impl<P: PlaceBackend> Host<'_, P> {
             ToSupervisor::InForce(at) => {
                 if let Some(no) = self.nodes.confirmed(process, life) {
                     let error = self.places.clock_error(process);
-                    self.applied(no, Effect { process, life, at, exited: None, error });
+                    self.applied(no, Effect { process, life, at, exited: None, slowed: None, error });
                 }
                 self.observe_effects();
                 self.release_halted();
@@ -636,6 +649,10 @@ impl<P: PlaceBackend> Host<'_, P> {
                 self.links.measuring.disturb_link(cluster, cluster, self.clock.now());
                 self.order_all(&ToNode::Split { of, nodes, cut }, cut.then_some(cluster));
                 self.measure_later();
+            }
+            Order::Impair { process, in_force, .. } if self.options.supervisor.system.is_some() => {
+                self.places.slow(process, in_force.slow());
+                self.note_impaired(process, in_force);
             }
             Order::Impair { process, in_force, begins } => {
                 self.nodes.order(|it| it == process, |_| begins, &ToNode::Impair(in_force.clone()));
