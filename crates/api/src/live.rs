@@ -126,6 +126,13 @@ pub fn changes_of_fixed_fields(old: &FederationSpec, new: &FederationSpec) -> Ve
                 help: "use `at` or `when` for faults of a running federation".into(),
             });
         }
+        if fault.restart.as_ref().is_some_and(|it| it.command.is_some()) {
+            problems.push(Problem {
+                path: format!("spec.faults[{index}].restart.command"),
+                message: "the nodes of a running federation do not know another command".into(),
+                help: "omit `command`, or state the fault before the run".into(),
+            });
+        }
     }
     problems
 }

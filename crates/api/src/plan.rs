@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use faultline_core::fault::{Flip, Impairment};
 use faultline_core::{
-    ClusterId, Fault, FaultNo, PlannedFault, ProcessId, Span, Target, Time, Trigger, WatchNo,
+    ClusterId, Fault, FaultNo, PlannedFault, ProcessId, Span, StorageFate, Target, Time, Trigger, WatchNo,
 };
 use rand::distr::Distribution;
 use rand::{Rng, RngExt};
@@ -33,7 +33,7 @@ use crate::failure_trace::{Hit, hits};
 use crate::names::Names;
 use crate::quantity::Duration;
 use crate::resource::{
-    self, ANY, ActionRef, Fate, Federation, FederationSpec, Links, Mtbf, TriggerRef, When,
+    self, ANY, ActionRef, Fate, Federation, FederationSpec, Links, Mtbf, STOPS_WITHIN, TriggerRef, When,
 };
 
 /// First random stream for faults. Lower ones are free for other uses.
@@ -107,7 +107,7 @@ pub(crate) fn faults_of<'a>(
     draw.triggers(trigger, seed).into_iter().map(move |(trigger, hit)| {
         let cause = hit.as_ref().map(|it| it.cause.clone());
         draw.hit = hit;
-        Expanded { trigger, fault: draw.fault(action), reported, cause }
+        Expanded { trigger, fault: draw.fault(action, entry), reported, cause }
     })
 }
 
@@ -225,12 +225,32 @@ impl Draw<'_> {
         stated.map(|it| it.0).or(self.hit.as_ref().and_then(|it| it.lasts))
     }
 
-    fn fault(&mut self, action: ActionRef<'_>) -> Fault {
+    /// Returns the fault of the entry with this number.
+    fn fault(&mut self, action: ActionRef<'_>, entry: usize) -> Fault {
         match action {
             ActionRef::Crash(it) => {
                 let target = self.process(&it.process, &it.cluster, it.node).into();
                 self.kill(target, it.storage, it.returns, it.repair)
             }
+            ActionRef::Stop(it) => Fault::Stop {
+                target: self.process(&it.process, &it.cluster, it.node).into(),
+                storage: it.storage.unwrap_or_default().into(),
+                repair: self.span(it.repair),
+                within: it.within.map_or(STOPS_WITHIN, |it| it.0),
+                in_turn: false,
+                command: None,
+            },
+            ActionRef::Restart(it) => Fault::Stop {
+                target: self
+                    .struck_cluster(&it.cluster)
+                    .unwrap_or_else(|| self.cluster(&it.cluster, None))
+                    .into(),
+                storage: StorageFate::Kept,
+                repair: None,
+                within: it.within.map_or(STOPS_WITHIN, |it| it.0),
+                in_turn: it.in_turn,
+                command: it.command.as_ref().map(|_| entry as u16),
+            },
             ActionRef::LoseRack(it) => {
                 let target = self.rack(&it.cluster, it.rack);
                 self.kill(target, it.storage, it.returns, it.repair)
@@ -245,6 +265,11 @@ impl Draw<'_> {
                 let (from, to) = self.pair(&it.from, &it.to);
                 let base = self.links.properties(self.names.cluster(from), self.names.cluster(to));
                 Fault::Link { from, to, properties: Some(it.link().over(base)), span: self.span(it.span) }
+            }
+            ActionRef::Partition(it) if let Some(cluster) = &it.within => {
+                let cluster = self.named(cluster);
+                let nodes = it.nodes.iter().map(|node| self.node(cluster, *node)).collect();
+                Fault::Split { cluster, nodes, span: self.span(it.span).unwrap_or(Span::MAX) }
             }
             ActionRef::Partition(it) => {
                 let (from, to) = match &it.isolate {

@@ -195,6 +195,16 @@ impl SystemNode {
         Renderer::new().words("exec", words, &Value::from(Serde(&self.given))).map(Attempt::Exec)
     }
 
+    /// Returns the command that this node runs after a fault with this number in the list has restarted it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a template cannot be rendered.
+    pub fn restarted(&self, entry: usize, words: &[String]) -> Result<Vec<String>, TemplateError> {
+        let field = format!("faults[{entry}].restart.command");
+        Renderer::new().words(&field, words, &Value::from(Serde(&self.given)))
+    }
+
     /// Returns the command of clients that this node runs.
     ///
     /// # Errors

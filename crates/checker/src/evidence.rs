@@ -338,8 +338,9 @@ impl<'a> Demands<'a> {
             }
         }
         for &(no, fault, _, _) in &self.history.supervision.injected {
-            // For a process that had already failed, a permanent fault only prevents its next life.
-            let must_end = fault.kills().is_some() && !fault.is_permanent();
+            // For a process that had already failed, a permanent fault only prevents its next life. The run may end, or another
+            // fault may end the life, before a command that was told to end has.
+            let must_end = fault.kills().is_some() && !fault.is_permanent() && !fault.is_stop();
             if must_end && !ended.iter().any(|(by, _)| *by == no) {
                 found.push(Contradiction::EndedNothing(no));
             }

@@ -85,7 +85,7 @@ impl Processes<'_> {
     fn check_system(&self, options: &RunOptions, live: &mut Live) -> Result<(), CommandError> {
         let fault = |it: &PlannedFault| match &it.fault {
             Fault::Link { .. } => Some("link"),
-            Fault::Partition { .. } => Some("partition"),
+            Fault::Partition { .. } | Fault::Split { .. } => Some("partition"),
             _ => None,
         };
         if let Some(name) = options.supervisor.plan.iter().find_map(fault).filter(|_| self.kernel.is_none()) {

@@ -351,6 +351,7 @@ kinds! {
         ProbeFailed
         ProbeUnknown
         Exited
+        Stopped
         Checked
         Invoked
         Concluded
@@ -391,7 +392,7 @@ kinds! {
 
 impl FactKind {
     /// The kinds that processes report only if their nodes run a user's own system.
-    pub const OF_SYSTEMS: [FactKind; 10] = [
+    pub const OF_SYSTEMS: [FactKind; 11] = [
         FactKind::Ready,
         FactKind::Logged,
         FactKind::LinesLeftOut,
@@ -399,6 +400,7 @@ impl FactKind {
         FactKind::ProbeFailed,
         FactKind::ProbeUnknown,
         FactKind::Exited,
+        FactKind::Stopped,
         FactKind::Checked,
         FactKind::Invoked,
         FactKind::Concluded,

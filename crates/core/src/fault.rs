@@ -154,7 +154,8 @@ pub enum Impairment {
     Paused,
     /// The storage of the node malfunctions.
     Storage(StorageFault),
-    /// The node is slow: whatever it begins takes this percentage of its time, above 100.
+    /// The node is slow: whatever it begins takes this percentage of its time, above 100. In a system, its commands run only
+    /// a share of the time.
     Slow {
         /// The percentage.
         percent: u32,
@@ -215,11 +216,15 @@ impl Impairments {
 
     /// Returns the percentage of their time that the node's computations take.
     pub fn percent(&self) -> u32 {
-        let percent = self.0.iter().find_map(|it| match it.1 {
-            Impairment::Slow { percent } => Some(percent),
+        self.slow().map_or(100, |it| it.1)
+    }
+
+    /// Returns the fault that slows the node down, and the percentage of their time that computations take.
+    pub fn slow(&self) -> Option<(FaultNo, u32)> {
+        self.0.iter().find_map(|it| match it.1 {
+            Impairment::Slow { percent } => Some((it.0, percent)),
             _ => None,
-        });
-        percent.unwrap_or(100)
+        })
     }
 }
 
@@ -238,6 +243,23 @@ pub enum Fault {
         /// How long the nodes are unavailable; `None` if they are available again immediately. In the meantime, the
         /// processes start on spare nodes or, if there are none, wait.
         repair: Option<Span>,
+    },
+    /// In a system, commands are asked to end. The life of a node ends once its command has, or is killed after a while,
+    /// and further lives follow.
+    Stop {
+        /// The processes whose nodes run the commands.
+        target: Target,
+        /// Fate of the storage of their nodes.
+        storage: StorageFate,
+        /// How long a node is unavailable after its command has ended, as for [`Fault::Kill`].
+        repair: Option<Span>,
+        /// Time from SIGTERM until what remains of a command is killed.
+        within: Span,
+        /// Whether the commands are asked one after the other, each once the node before is ready again.
+        in_turn: bool,
+        /// The entry in the federation's list of faults, from 0, whose command the next lives run; `None` if they run the
+        /// same command as before.
+        command: Option<u16>,
     },
     /// A process or its node is impaired.
     Impair {
@@ -270,12 +292,24 @@ pub enum Fault {
         /// Duration of the partition.
         span: Span,
     },
+    /// No packet passes between some nodes of a cluster and its others until the partition heals. Their links with other
+    /// clusters are not affected.
+    Split {
+        /// The cluster.
+        cluster: ClusterId,
+        /// The nodes on one side.
+        nodes: Vec<ProcessId>,
+        /// Duration of the partition.
+        span: Span,
+    },
 }
 
 impl Fault {
     /// The names of all actions in federation files.
-    pub const KINDS: [&str; 11] = [
+    pub const KINDS: [&str; 13] = [
         "crash",
+        "stop",
+        "restart",
         "pause",
         "loseCluster",
         "loseRack",
@@ -318,6 +352,8 @@ impl Fault {
     pub fn kind(&self) -> &'static str {
         match self {
             Fault::Kill { target: Target::Process(_), .. } => "crash",
+            Fault::Stop { target: Target::Process(_), .. } => "stop",
+            Fault::Stop { target: Target::Cluster(_) | Target::Rack { .. }, .. } => "restart",
             Fault::Kill { target: Target::Cluster(_), .. } => "loseCluster",
             Fault::Kill { target: Target::Rack { .. }, .. } => "loseRack",
             Fault::Impair { how, .. } => match how {
@@ -329,22 +365,32 @@ impl Fault {
                 Impairment::Storage(StorageFault::Corrupt) => "corruptStorage",
             },
             Fault::Link { .. } => "link",
-            Fault::Partition { .. } => "partition",
+            Fault::Partition { .. } | Fault::Split { .. } => "partition",
         }
     }
 
     /// Returns the processes that the fault affects; `None` for a fault of a link.
     pub fn target(&self) -> Option<Target> {
         match *self {
-            Fault::Kill { target, .. } => Some(target),
+            Fault::Kill { target, .. } | Fault::Stop { target, .. } => Some(target),
             Fault::Impair { process, .. } => Some(Target::Process(process)),
-            Fault::Link { .. } | Fault::Partition { .. } => None,
+            Fault::Link { .. } | Fault::Partition { .. } | Fault::Split { .. } => None,
         }
     }
 
-    /// Returns the processes that the fault kills.
+    /// Returns the processes whose lives the fault ends.
     pub fn kills(&self) -> Option<Target> {
-        self.target().filter(|_| matches!(self, Fault::Kill { .. }))
+        self.target().filter(|_| matches!(self, Fault::Kill { .. } | Fault::Stop { .. }))
+    }
+
+    /// Returns the part of the federation whose processes the fault kills at once.
+    pub fn kills_at_once(&self) -> Option<Target> {
+        self.kills().filter(|it| it.is_at_once() && !self.is_stop())
+    }
+
+    /// Returns whether the fault asks commands to end.
+    pub fn is_stop(&self) -> bool {
+        matches!(self, Fault::Stop { .. })
     }
 
     /// Returns the links that the fault cuts: the sending and the receiving cluster of each.
@@ -396,14 +442,18 @@ impl Fault {
 
     /// Returns the fate of the storage of the processes that the fault kills.
     pub fn storage_fate(&self) -> Option<StorageFate> {
-        let Fault::Kill { storage, .. } = self else { return None };
-        Some(*storage)
+        match self {
+            Fault::Kill { storage, .. } | Fault::Stop { storage, .. } => Some(*storage),
+            _ => None,
+        }
     }
 
     /// Returns how long the nodes of the killed processes are unavailable.
     pub fn repair(&self) -> Option<Span> {
-        let Fault::Kill { repair, .. } = self else { return None };
-        *repair
+        match self {
+            Fault::Kill { repair, .. } | Fault::Stop { repair, .. } => *repair,
+            _ => None,
+        }
     }
 
     /// Returns whether the fault kills processes that never return.
@@ -415,8 +465,8 @@ impl Fault {
     /// and never if it lasts until the end of the run.
     pub fn until(&self, at: Time) -> Time {
         match *self {
-            Fault::Kill { .. } | Fault::Impair { how: Impairment::Flip(_), .. } => at,
-            Fault::Partition { span, .. } => at + span,
+            Fault::Kill { .. } | Fault::Stop { .. } | Fault::Impair { how: Impairment::Flip(_), .. } => at,
+            Fault::Partition { span, .. } | Fault::Split { span, .. } => at + span,
             Fault::Impair { span, .. } | Fault::Link { span, .. } => at + span.unwrap_or(Span::MAX),
         }
     }
@@ -487,17 +537,18 @@ impl PlannedFault {
     pub fn aimed_at(&self, process: ProcessId, cluster: ClusterId) -> Fault {
         let mut fault = self.fault.clone();
         match &mut fault {
-            Fault::Kill { target: Target::Process(it), .. } | Fault::Impair { process: it, .. } => {
-                *it = process
-            }
-            Fault::Kill { target: Target::Cluster(it) | Target::Rack { cluster: it, .. }, .. } => {
+            Fault::Kill { target: Target::Process(it), .. }
+            | Fault::Stop { target: Target::Process(it), .. }
+            | Fault::Impair { process: it, .. } => *it = process,
+            Fault::Kill { target: Target::Cluster(it) | Target::Rack { cluster: it, .. }, .. }
+            | Fault::Stop { target: Target::Cluster(it) | Target::Rack { cluster: it, .. }, .. } => {
                 *it = cluster
             }
             Fault::Partition { from, to, .. } => {
                 *from = cluster;
                 to.retain(|it| *it != cluster);
             }
-            Fault::Link { .. } => {}
+            Fault::Link { .. } | Fault::Split { .. } => {}
         }
         fault
     }

@@ -57,6 +57,17 @@ pub enum Observation {
         /// What the command wrote last; shortened to [`MOST_SAID_BY_PROBE`] bytes.
         said: Arc<str>,
     },
+    /// The command was told to end by a fault, and has ended, with everything that it had started.
+    Stopped {
+        /// How the command ended.
+        ending: Ending,
+        /// The time from SIGTERM until all its processes had ended.
+        latency: Span,
+        /// Whether some of its processes did not end in time, and were killed.
+        killed: bool,
+        /// What the command wrote last; shortened to [`MOST_SAID_BY_PROBE`] bytes.
+        said: Arc<str>,
+    },
     /// A check ended.
     Checked {
         /// The check.
@@ -196,6 +207,7 @@ impl Observation {
             Observation::Probed { ending, .. } if ending.is_unknown() => FactKind::ProbeUnknown,
             Observation::Probed { .. } => FactKind::ProbeFailed,
             Observation::Exited { .. } => FactKind::Exited,
+            Observation::Stopped { .. } => FactKind::Stopped,
             Observation::Checked { .. } => FactKind::Checked,
             Observation::Invoked { .. } => FactKind::Invoked,
             Observation::Concluded { .. } => FactKind::Concluded,

@@ -485,7 +485,10 @@ impl ClusterStates<'_> {
     fn hit(&mut self, fault: &Fault) {
         let cluster = match fault {
             Fault::Link { from, .. } | Fault::Partition { from, .. } => *from,
-            Fault::Kill { target, .. } => target.cluster(|it| self.cluster_of(it)),
+            Fault::Split { cluster, .. } => *cluster,
+            Fault::Kill { target, .. } | Fault::Stop { target, .. } => {
+                target.cluster(|it| self.cluster_of(it))
+            }
             Fault::Impair { process, .. } => self.cluster_of(*process),
         };
         let is_outside = cluster == ClusterId::OUTSIDE;

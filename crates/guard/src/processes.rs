@@ -146,6 +146,20 @@ pub fn name_of(process: Pid) -> Option<String> {
     Some(name.trim_end().to_owned())
 }
 
+/// The unit of the kernel's processor times, on every architecture that Faultline supports.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Returns the processor time that processes have used, with that of their children for which they have waited.
+pub fn processor_time(of: &[Pid]) -> Duration {
+    let ticks = |pid: &Pid| {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The first word after the name is the third field. The times are fields 14 to 17.
+        let words = text.rsplit_once(')')?.1.split_whitespace().skip(11).take(4);
+        words.map(|it| it.parse::<u32>().ok()).sum::<Option<u32>>()
+    };
+    of.iter().filter_map(ticks).map(|it| TICK * it).sum()
+}
+
 /// Returns whether the environment of a process contains a variable with a value that meets a condition.
 fn has_variable(process: Pid, name: &str, is_it: impl Fn(&str) -> bool) -> bool {
     let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();

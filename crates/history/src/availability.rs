@@ -571,10 +571,14 @@ pub fn unnoticed(history: &History<'_>, probes: &[ProbeHistory]) -> Vec<FaultNo>
 
 /// Returns every fault that took effect, in order: the time of its effect, and the time from which a recovery counts.
 pub(crate) fn effects(history: &History<'_>) -> Vec<(FaultNo, Time, Time)> {
-    let effect = |&(no, fault, at, _): &(FaultNo, &faultline_core::Fault, Time, usize)| {
+    let effect = |&(no, fault, injected, _): &(FaultNo, &faultline_core::Fault, Time, usize)| {
         let measured = history.context.effects.iter().find(|it| it.no == no);
         let last = measured.and_then(|it| it.on.iter().filter_map(|it| it.at).max());
-        let at = last.unwrap_or(at).max(at);
+        let at = last.unwrap_or(injected).max(injected);
+        // What a restart of one node after the other causes begins with the first node, and must end after the last one.
+        if fault.is_stop() {
+            return (no, injected, at);
+        }
         let until = fault.until(at);
         (no, at, if until == Time::NEVER { at } else { until })
     };

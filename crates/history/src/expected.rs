@@ -258,6 +258,38 @@ fn ending_of(fact: &Fact) -> Option<(&Ending, &str)> {
     }
 }
 
+/// A command that ended because a fault had told it to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandStop<'h> {
+    /// The process whose command it was.
+    pub process: ProcessId,
+    /// The life of the process.
+    pub life: Life,
+    /// The time at which all processes of the command had ended.
+    pub at: Time,
+    /// How the command ended.
+    pub ending: &'h Ending,
+    /// The time from SIGTERM until then.
+    pub latency: Span,
+    /// Whether some of its processes were killed.
+    pub killed: bool,
+    /// What the command wrote last, as one line; `None` if it wrote nothing.
+    pub said: Option<String>,
+}
+
+/// Returns the commands that ended because faults had told them to, in the order of processes and lives.
+pub fn stops<'h>(history: &'h History<'_>) -> Vec<CommandStop<'h>> {
+    let facts =
+        history.trace.streams.iter().flat_map(|(life, stream)| stream.iter().map(move |it| (*life, it)));
+    let stop = |((process, life), (at, fact)): ((ProcessId, Life), &'h (Time, Fact))| {
+        let Fact::Observed(it) = fact else { return None };
+        let Observation::Stopped { ending, latency, killed, said } = &**it else { return None };
+        let (at, latency, killed, said) = (*at, *latency, *killed, said_in_line(said));
+        Some(CommandStop { process, life, at, ending, latency, killed, said })
+    };
+    facts.filter_map(stop).collect()
+}
+
 /// Returns the file with the output of a life of a node's command, in the directory of the record.
 pub fn log_of(history: &History<'_>, process: ProcessId, life: Life) -> String {
     format!("logs/{}-{}.log", history.context.names.process(process), life.0)
@@ -860,12 +892,17 @@ pub fn took_effect(history: &History<'_>) -> BTreeSet<FaultNo> {
     let has_ended = |no| {
         let ends = history.supervision.ends.iter().filter(|it| it.by == Some(EndedBy::Fault(no)));
         let detected: Vec<bool> = ends.map(|it| it.detected.is_some()).collect();
-        detected.is_empty() || detected.contains(&true)
+        (detected.is_empty(), detected.contains(&true))
     };
     let is_applied = |no: FaultNo, fault: &Fault| match fault.flips() {
         Some(_) => flipped.contains_key(&no),
         None if !context.measures_links || context.outcome.is_none() => true,
-        None => is_reported(no) || fault.kills().is_some() && has_ended(no),
+        None if is_reported(no) => true,
+        None => match has_ended(no) {
+            // A command that was told to end may still have been running.
+            (true, _) => fault.kills().is_some() && !fault.is_stop(),
+            (_, has_ended) => has_ended,
+        },
     };
     let redundant = redundant(history);
     let injected = history.supervision.injected.iter().filter(|it| !redundant.contains_key(&it.0));
@@ -982,7 +1019,14 @@ mod tests {
         let (just, _) = limits();
         let mut run = recovered(&just[..1]);
         let at = Some(Time::ZERO);
-        let effect = Effect { process: p(0), life: Life(1), at, exited: None, error: Span::from_millis(5) };
+        let effect = Effect {
+            process: p(0),
+            life: Life(1),
+            at,
+            exited: None,
+            slowed: None,
+            error: Span::from_millis(5),
+        };
         run.context.effects =
             vec![EffectEntry { no: FaultNo(0), due: Time::ZERO, on: vec![effect], idle: Vec::new() }];
         let found = assess(&run.history()).remove(0);

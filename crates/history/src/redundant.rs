@@ -62,7 +62,8 @@ pub fn redundant(history: &History<'_>) -> BTreeMap<FaultNo, &'static str> {
 }
 
 fn found_no_command(history: &History<'_>, no: FaultNo, fault: &Fault) -> bool {
-    if fault.storage_fate() == Some(StorageFate::Lost) {
+    // A command that is told to end has ended before its life does.
+    if fault.storage_fate() == Some(StorageFate::Lost) || fault.is_stop() {
         return false;
     }
     let measured = history.context.effects.iter().find(|it| it.no == no);
@@ -169,8 +170,14 @@ mod tests {
         for (storage, expected) in [(StorageFate::Kept, vec![0]), (StorageFate::Lost, vec![])] {
             let mut run = run();
             inject(&mut run, 0, Fault::kill(ClusterId(0), storage));
-            let on =
-                Effect { process: p(0), life: Life(1), at: Some(Time(1)), exited: None, error: Span::ZERO };
+            let on = Effect {
+                process: p(0),
+                life: Life(1),
+                at: Some(Time(1)),
+                exited: None,
+                slowed: None,
+                error: Span::ZERO,
+            };
             let entry = EffectEntry { no: FaultNo(0), due: Time(0), on: vec![on], idle: vec![p(0)] };
             run.context.effects = vec![entry.clone()];
             assert_eq!(found(&run), expected);

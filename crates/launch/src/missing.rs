@@ -92,6 +92,9 @@ fn commands(
     };
     let has_command = own.is_some_and(|it| it.command.is_some());
     let mut all = vec![(field("command", has_command), rendered.command.clone())];
+    for (entry, words) in spec.later_commands(cluster) {
+        all.push((format!("spec.faults[{entry}].restart.command"), node.restarted(entry, words)?));
+    }
     let mut add = |path: String, made: Attempt<String>| {
         if let Attempt::Exec(words) = made {
             all.push((path, words));

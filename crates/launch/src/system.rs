@@ -114,9 +114,14 @@ pub(crate) fn of_node(
     });
     let numbered = (0..).map(WatchNo).zip(system.watch_names());
     let watches = numbered.filter_map(|(no, name)| Some((no, Regex::new(watch.get(name)?).ok()?))).collect();
+    let later = spec
+        .later_commands(&cluster)
+        .map(|(entry, words)| Ok((u16::try_from(entry).unwrap_or(u16::MAX), node.restarted(entry, words)?)));
+    let later_commands = later.collect::<Result<_, TemplateError>>()?;
     Ok(Some(NodeSystem {
         id: own_id(),
         command: rendered.command,
+        later_commands,
         env,
         files: rendered.files,
         dir,

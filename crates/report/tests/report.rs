@@ -654,6 +654,7 @@ fn faults_are_explained_with_their_measurements() {
             life: Life(1),
             at: micros.map(|it| Time::ZERO + Span::from_micros(it)),
             exited: micros.map(|it| Time::ZERO + Span::from_micros(it + 1700)),
+            slowed: None,
             error: Span::ZERO,
         });
         vec![EffectEntry { no: FaultNo(1), due: Time::ZERO, on: on.collect(), idle: Vec::new() }]

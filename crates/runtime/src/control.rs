@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use faultline_core::fault::{Flip, Impairments, LinkProperties};
 use faultline_core::{
-    Boot, CheckNo, ClusterId, Fact, FactKind, Gauges, Life, Membership, ProcessId, Span, Time, Trigger,
+    Boot, CheckNo, ClusterId, Fact, FactKind, FaultNo, Gauges, Life, Membership, ProcessId, Span, Time,
+    Trigger,
 };
 use faultline_shaper::Kernel;
 use faultline_trace::manifest::LinkMeasured;
@@ -58,10 +59,14 @@ pub(crate) struct Setup {
     /// Current properties of the links whose properties differ from [`Setup::links`].
     pub(crate) changed: Vec<(ClusterId, ClusterId, LinkProperties)>,
     pub(crate) cut: Vec<(ClusterId, ClusterId)>,
+    /// The partitions within clusters: the fault, and the nodes on one side.
+    pub(crate) splits: Vec<(FaultNo, Vec<ProcessId>)>,
     /// Triggers that wait for facts.
     pub(crate) watches: Vec<Trigger>,
     /// What is wrong with the node.
     pub(crate) impaired: Impairments,
+    /// In a system, the number of the fault in the list whose command the node runs, if it is not its own.
+    pub(crate) command: Option<u16>,
 }
 
 /// Address and life of each process, indexed by process; `None` for a process that is not up.
@@ -132,6 +137,8 @@ pub(crate) enum ToNode {
     SetUp,
     /// Carries out a check of the system.
     Check(CheckNo),
+    /// Asks the command of the node to end. What remains of it after this time is killed. The node observes its end.
+    Stop(Span),
     Go,
     Link {
         from: ClusterId,
@@ -147,6 +154,12 @@ pub(crate) enum ToNode {
     Cut {
         from: ClusterId,
         to: ClusterId,
+        cut: bool,
+    },
+    /// Cuts some nodes of a cluster off from its others, or ends this.
+    Split {
+        of: FaultNo,
+        nodes: Vec<ProcessId>,
         cut: bool,
     },
     /// Impairs the node. Replaces earlier orders.

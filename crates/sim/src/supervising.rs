@@ -109,7 +109,11 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
                     self.proceed(process);
                 }
             }
-            Order::Prepare { .. } | Order::SetUp { .. } | Order::Check { .. } => {
+            Order::Prepare { .. }
+            | Order::SetUp { .. }
+            | Order::Check { .. }
+            | Order::Stop { .. }
+            | Order::Split { .. } => {
                 unreachable!("a system runs only in real time")
             }
             Order::Pause { process, life, paused } => {

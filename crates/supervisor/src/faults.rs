@@ -12,6 +12,7 @@ use faultline_core::{
 
 use crate::interface::{FaultAccount, FaultState, Order};
 use crate::nodes::NodeNo;
+use crate::stops::Stopping;
 use crate::supervisor::Supervisor;
 
 /// An action scheduled for a specific time.
@@ -40,6 +41,12 @@ pub(crate) enum Due {
     Heal {
         from: ClusterId,
         to: ClusterId,
+    },
+    /// Ends a partition within a cluster.
+    Unite {
+        of: FaultNo,
+        cluster: ClusterId,
+        nodes: Vec<ProcessId>,
     },
     /// Ends an impairment of a node. Unless a later one of its kind is in force, an earlier one that has not ended is in
     /// force again.
@@ -199,6 +206,7 @@ impl Supervisor {
                     out.push(Order::Cut { from, to, cut: false });
                 }
             }
+            Due::Unite { of, cluster, nodes } => out.push(Order::Split { of, cluster, nodes, cut: false }),
             Due::RestoreNode { process, changed_by } => {
                 let unended = self.plan.nodes.entry(process).or_default();
                 let before = Impairments::in_force(unended);
@@ -218,11 +226,13 @@ impl Supervisor {
 
     /// Returns whether a fault that lasts for a while has not ended.
     pub(crate) fn has_lasting_fault(&self) -> bool {
-        self.agenda.values().any(|it| match it {
-            Due::Resume { .. } | Due::RestoreLink { .. } | Due::Heal { .. } | Due::RestoreNode { .. } => true,
+        let lasts = |it: &Due| match it {
+            Due::Resume { .. } | Due::RestoreLink { .. } | Due::Heal { .. } => true,
+            Due::Unite { .. } | Due::RestoreNode { .. } => true,
             Due::Inject(_) | Due::Launch(_) | Due::Repaired(_) | Due::Spare => false,
             Due::Join(_) | Due::Leave(_) | Due::Deadline | Due::EndSystem => false,
-        })
+        };
+        self.is_stopping() || self.agenda.values().any(lasts)
     }
 
     /// Publishes the triggers that wait for a fact.
@@ -278,6 +288,12 @@ impl Supervisor {
                     self.try_complete(out);
                 }
             }
+            Fault::Stop { target, storage, repair, within, in_turn, command } => {
+                let rest = self.targets_of(target).iter().copied().collect();
+                let (awaited, told) = (None, Vec::new());
+                let stopping = Stopping { no, storage, repair, within, command, rest, awaited, told };
+                self.begin_stop(stopping, in_turn, out);
+            }
             Fault::Impair { process, how: Impairment::Paused, .. } => {
                 self.pause(process, (fault.until(now), no), now, out);
             }
@@ -299,6 +315,10 @@ impl Supervisor {
                 if let Some(span) = span {
                     self.plan_at(now + span, Due::RestoreLink { from, to, changed_by: no });
                 }
+            }
+            Fault::Split { cluster, nodes, span } => {
+                self.plan_at(now + span, Due::Unite { of: no, cluster, nodes: nodes.clone() });
+                out.push(Order::Split { of: no, cluster, nodes, cut: true });
             }
             Fault::Partition { .. } => {
                 for (from, to) in fault.cuts() {
@@ -322,7 +342,7 @@ impl Supervisor {
     }
 
     /// Makes the nodes of `processes` unavailable: those of processes that run, and those that are under repair already.
-    fn begin_repairs(&mut self, processes: &[ProcessId], until: Time) {
+    pub(crate) fn begin_repairs(&mut self, processes: &[ProcessId], until: Time) {
         for &process in processes {
             if self.entries[process.index()].lives() || self.nodes.is_failed(process) {
                 let node = self.nodes.fail(process);
@@ -352,11 +372,18 @@ impl Supervisor {
         }
         let is_affected = |process: &ProcessId| {
             let entry = &self.entries[process.index()];
-            if fault.is_permanent() { !entry.gone } else { entry.lives() }
+            match fault {
+                _ if fault.is_permanent() => !entry.gone,
+                Fault::Stop { .. } => self.runs_command(*process),
+                _ => entry.lives(),
+            }
         };
         let finds_someone = target.is_none_or(|it| self.targets_of(it).iter().any(is_affected));
         if !finds_someone {
-            return Some("no process of its target was alive".into());
+            return Some(match fault.is_stop() {
+                true => "no node of its target was running its command".into(),
+                false => "no process of its target was alive".into(),
+            });
         }
         let (done, total) =
             self.entries.iter().map(|entry| entry.gauges.progress).fold((0, 0), |sum, progress| {

@@ -192,6 +192,18 @@ pub enum Order {
         /// Number of the check.
         check: CheckNo,
     },
+    /// Lets a node end its command, and kill what remains of it after a while. The process observes when the command has
+    /// ended. Its life then ends by another order.
+    Stop {
+        /// The process whose node runs the command.
+        process: ProcessId,
+        /// Number of the process's life.
+        life: Life,
+        /// Time from SIGTERM until the rest is killed.
+        within: Span,
+        /// The entry in the federation's list of faults whose command later lives of the node run instead, if any.
+        command: Option<u16>,
+    },
     /// Sends this membership to every life that is up. A life that has no membership yet starts with this one.
     Announce(Arc<Membership>),
     /// Halts every process at a fact that matches one of these triggers. The process reports the fact and waits.
@@ -250,6 +262,18 @@ pub enum Order {
         /// Receiving cluster.
         to: ClusterId,
         /// Whether to cut the link.
+        cut: bool,
+    },
+    /// In a system, cuts some nodes of a cluster off from its others (`true`), or ends this. Packets sent in the meantime are
+    /// lost.
+    Split {
+        /// The fault.
+        of: FaultNo,
+        /// The cluster.
+        cluster: ClusterId,
+        /// The nodes on one side.
+        nodes: Vec<ProcessId>,
+        /// Whether the fault begins.
         cut: bool,
     },
     /// Impairs the node of a process, for its later lives as well. Replaces earlier orders.

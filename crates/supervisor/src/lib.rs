@@ -13,6 +13,7 @@ mod memory;
 mod nodes;
 pub mod panics;
 mod presence;
+mod stops;
 mod supervisor;
 mod system;
 

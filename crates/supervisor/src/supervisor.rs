@@ -17,6 +17,7 @@ use crate::faults::{Due, Plan};
 use crate::interface::{ClusterStatus, Config, FaultAccount, Order, Outcome, Report, Status};
 use crate::nodes::{Nodes, Start};
 use crate::presence::Waiting;
+use crate::stops::Stopping;
 use crate::system::Preparation;
 
 /// The supervisor of one federation.
@@ -55,6 +56,8 @@ pub struct Supervisor {
     pub(crate) presence: Waiting,
     /// How far the nodes of a system are.
     pub(crate) preparation: Preparation,
+    /// The faults that stop commands of a system, until the last command has ended.
+    pub(crate) stops: Vec<Stopping>,
     /// Set by [`Supervisor::await_exits`].
     awaits_exits: bool,
     /// Set by [`Supervisor::expect_heartbeats`].
@@ -147,6 +150,7 @@ impl Supervisor {
             committed: vec![Position::default(); membership.clusters.len()],
             presence: Waiting::default(),
             preparation: Preparation::default(),
+            stops: Vec::new(),
             awaits_exits: false,
             expects_heartbeats: false,
             config,
@@ -239,6 +243,7 @@ impl Supervisor {
                         | FactKind::Logged
                         | FactKind::LinesLeftOut
                         | FactKind::Exited
+                        | FactKind::Stopped
                         | FactKind::Checked
                 )
             || self.plan.waits_for(kind)
@@ -646,6 +651,7 @@ impl Supervisor {
         self.failure_detector.forget(process);
         self.completion.unfinished(process);
         self.presence.stays(self.cluster_of(process));
+        self.stop_ended(process, out);
         let entry = &mut self.entries[process.index()];
         entry.state = LifeState::Down;
         entry.replaced |= self.config.volatile_storage;

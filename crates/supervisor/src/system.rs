@@ -104,6 +104,11 @@ impl Preparation {
         self.ready.contains_key(&process) && !self.exited.contains(&process)
     }
 
+    /// Returns whether the newest command of a node has exited for good.
+    pub(crate) fn has_exited(&self, process: ProcessId) -> bool {
+        self.exited.contains(&process)
+    }
+
     /// Records that a life of a node has ended.
     pub(crate) fn life_ended(&mut self, process: ProcessId, now: Time) {
         self.started.remove(&process);
@@ -219,6 +224,7 @@ impl Supervisor {
         match observation {
             Observation::Ready => {
                 self.preparation.ready.insert(process, now);
+                self.ready_after_stop(process, out);
                 self.try_begin(now, out);
             }
             Observation::Logged { watch, .. } => {
@@ -230,6 +236,7 @@ impl Supervisor {
                 self.preparation.left_out_until.insert(watch.0, now + LEFT_OUT_FOR);
             }
             Observation::Exited { ending, .. } => self.command_exited(process, ending, now, out),
+            Observation::Stopped { .. } => self.command_stopped(process, now, out),
             Observation::Checked { check, .. } if self.awaits(*check) => {
                 self.preparation.checked += 1;
                 self.try_complete(out);

@@ -265,6 +265,11 @@ fn describe_observation(
         Observation::Exited { ending, said } => {
             write!(f, "its command ends: {}{}", printable(&ending.to_string()), Said(said))
         }
+        Observation::Stopped { ending, latency, killed, said } => {
+            let (how, time) = (if *killed { "is killed" } else { "ends" }, lasted(*latency));
+            let ending = printable(&ending.to_string());
+            write!(f, "its command {how} {time} after it was told to end: {ending}{}", Said(said))
+        }
         Observation::Checked { check, latency, ending, said } => {
             let (check, time) = (names.check(*check), lasted(*latency));
             let how = printable(&ending.to_string());

@@ -320,6 +320,7 @@ mod tests {
             },
             Observation::LeftOut { watch: WatchNo(0) },
             Observation::Exited { ending: Ending::Exit(3), said: "no config".into() },
+            Observation::Stopped { ending: Ending::Signal(9), latency, killed: true, said: "closing".into() },
             Observation::Checked {
                 check: CheckNo(0),
                 latency,

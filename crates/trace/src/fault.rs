@@ -5,7 +5,8 @@ use std::fmt;
 
 use faultline_core::fault::{Change, Flip, FlipTarget, Impairment, LinkProperties, StorageFault};
 use faultline_core::{
-    ClusterId, Fault, PlannedFault, RunNames, Source, Span, StorageFate, Target, Time, Trigger, WatchNo,
+    ClusterId, Fault, PlannedFault, ProcessId, RunNames, Source, Span, StorageFate, Target, Time, Trigger,
+    WatchNo,
 };
 
 use crate::duration::{instant, lasted};
@@ -61,6 +62,21 @@ fn effect(fault: &Fault, names: &RunNames, is_past: bool, reported: Option<Watch
             };
             format!("{killed}{}{}{}", not_restarted(*returns), lost(storage), repaired(*repair))
         }
+        Fault::Stop { target, storage, repair, within, in_turn, command } => {
+            let stopped = match target {
+                Target::Process(process) => {
+                    format!("{} {be} stopped", last.unwrap_or_else(|| names.process(*process)))
+                }
+                Target::Cluster(_) | Target::Rack { .. } => {
+                    let how = if *in_turn { "restarted one after the other" } else { "restarted" };
+                    format!("all nodes of {} {be} {how}", self::place(*target, names))
+                }
+            };
+            let command = if command.is_some() { ", with another command" } else { "" };
+            let within = lasted(*within);
+            let signals = format!("SIGTERM, and SIGKILL after {within}");
+            format!("{stopped} ({signals}){command}{}{}", lost(storage), repaired(*repair))
+        }
         Fault::Impair { process, how: how @ Impairment::Flip(_), .. } => {
             impaired(*how, names.process(*process), is_past)
         }
@@ -94,7 +110,17 @@ fn effect(fault: &Fault, names: &RunNames, is_past: bool, reported: Option<Watch
                 }
             }
         }
+        Fault::Split { cluster, nodes, span } => {
+            let be = if nodes.len() > 1 { if is_past { "were" } else { "are" } } else { be };
+            let (nodes, cluster) = (listed(nodes, names), names.cluster(*cluster));
+            format!("{nodes} {be} cut off from the other nodes of {cluster} for {}", lasted(*span))
+        }
     }
+}
+
+/// Joins the names of processes.
+fn listed(processes: &[ProcessId], names: &RunNames) -> String {
+    processes.iter().map(|it| names.process(*it)).collect::<Vec<_>>().join(", ")
 }
 
 fn impaired(how: Impairment, process: impl fmt::Display, is_past: bool) -> String {
@@ -198,6 +224,25 @@ pub fn entry_of(planned: &PlannedFault, names: &RunNames) -> String {
                 add("repair", exact(*repair));
             }
         }
+        Fault::Stop { target, storage, repair, within, in_turn, .. } => {
+            match target {
+                _ if let Some(watch) = planned.reported => add("reported", quoted(names.watch(watch))),
+                Target::Process(process) => add("process", quoted(names.process(*process))),
+                Target::Cluster(cluster) | Target::Rack { cluster, .. } => {
+                    add("cluster", quoted(names.cluster(*cluster)));
+                }
+            }
+            if *in_turn {
+                add("inTurn", "true".to_owned());
+            }
+            add("within", exact(*within));
+            if *storage == StorageFate::Lost {
+                add("storage", "lost".to_owned());
+            }
+            if let Some(repair) = repair {
+                add("repair", exact(*repair));
+            }
+        }
         Fault::Impair { process, how, span } => {
             match planned.reported {
                 Some(watch) => add("reported", quoted(names.watch(watch))),
@@ -249,6 +294,13 @@ pub fn entry_of(planned: &PlannedFault, names: &RunNames) -> String {
             if !both {
                 add("oneWay", "true".to_owned());
             }
+            span_of = lasts(&Some(*span));
+        }
+        Fault::Split { cluster, nodes, span } => {
+            add("within", quoted(names.cluster(*cluster)));
+            let number =
+                |it: &ProcessId| names.process(*it).rsplit('-').next().unwrap_or_default().to_owned();
+            add("nodes", format!("[{}]", nodes.iter().map(number).collect::<Vec<_>>().join(", ")));
             span_of = lasts(&Some(*span));
         }
     }
@@ -363,7 +415,7 @@ fn ordinal(number: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faultline_core::{FactKind, FaultNo, ProcessId, Span};
+    use faultline_core::{FactKind, FaultNo, Span};
 
     #[test]
     fn ordinals_have_the_right_suffix() {

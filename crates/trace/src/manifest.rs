@@ -378,12 +378,47 @@ pub struct Effect {
     /// connections. `None` if the fault did not kill the process, or if the process's place did not report the time.
     #[serde(default)]
     pub exited: Option<Time>,
+    /// The time that the commands of a node had while the fault slowed them down; `None` for other faults, and while the
+    /// fault lasts.
+    #[serde(default)]
+    pub slowed: Option<Slowed>,
     /// The largest possible error of `at` and `exited`, which depends on how precisely the offset of the process's
     /// clock is known.
     pub error: Span,
 }
 
+/// The time that the commands of a node had while a fault slowed them down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Slowed {
+    /// The time for which the fault lasted in this life.
+    pub lasted: Span,
+    /// The part of this time in which the commands were not stopped.
+    pub ran: Span,
+    /// The processor time that their processes used.
+    pub used: Span,
+}
+
 impl EffectEntry {
+    /// Returns the share of its time in which commands were not stopped while the fault slowed them down, in all lives
+    /// together; `None` if unknown.
+    pub fn ran_share(&self) -> Option<f64> {
+        self.share_of_slowed(|it| it.ran)
+    }
+
+    /// Returns the processor time that commands used while the fault slowed them down, as a share of its time, in all lives
+    /// together; `None` if unknown.
+    pub fn processor_share(&self) -> Option<f64> {
+        self.share_of_slowed(|it| it.used)
+    }
+
+    fn share_of_slowed(&self, part: impl Fn(&Slowed) -> Span) -> Option<f64> {
+        let all = || self.on.iter().filter_map(|it| it.slowed.as_ref());
+        let lasted: f64 = all().map(|it| it.lasted.as_secs_f64()).sum();
+        let part: f64 = all().map(|it| part(it).as_secs_f64()).sum();
+        (lasted > 0.0).then(|| part / lasted)
+    }
+
     /// Returns the longest possible time between two effects: each effect may have been earlier or later than its
     /// recorded time by as much as the error of that time. `None` if the time of an effect is unknown, or if there are
     /// fewer than two effects.
@@ -744,6 +779,7 @@ pub(crate) mod tests {
             life: Life(1),
             at: Some(Time(5)),
             exited: None,
+            slowed: None,
             error: Span(error),
         };
         let effect =
@@ -758,6 +794,7 @@ pub(crate) mod tests {
             life: Life(1),
             at,
             exited,
+            slowed: None,
             error: Span::ZERO,
         };
         let exit = |on| EffectEntry { no: FaultNo(0), due: Time(0), on, idle: Vec::new() }.exit();

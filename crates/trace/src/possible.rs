@@ -77,12 +77,16 @@ impl Extent {
     pub(crate) fn allows_target(self, fault: &Fault) -> bool {
         let cluster = |it: &ClusterId| self.has_cluster(*it);
         match fault {
-            Fault::Kill { target: Target::Process(of), .. } | Fault::Impair { process: of, .. } => {
-                self.contains(*of)
-            }
-            Fault::Kill { target: Target::Cluster(of) | Target::Rack { cluster: of, .. }, .. } => cluster(of),
+            Fault::Kill { target, .. } | Fault::Stop { target, .. } => match target {
+                Target::Process(of) => self.contains(*of),
+                Target::Cluster(of) | Target::Rack { cluster: of, .. } => cluster(of),
+            },
+            Fault::Impair { process: of, .. } => self.contains(*of),
             Fault::Link { from, to, .. } => cluster(from) && cluster(to),
             Fault::Partition { from, to, .. } => cluster(from) && to.iter().all(cluster),
+            Fault::Split { cluster: of, nodes, .. } => {
+                cluster(of) && nodes.iter().all(|it| self.contains(*it))
+            }
         }
     }
 

@@ -106,6 +106,7 @@ columns! {
     check: Option<String>,
     ending: Option<&'static str>,
     status: Option<u16>,
+    killed: Option<bool>,
     reason: Option<String>,
     said: Option<String>,
     history: Option<String>,
@@ -397,6 +398,11 @@ impl Row {
                 self.ending(ending, said);
             }
             Observation::Exited { ending, said } => self.ending(ending, said),
+            Observation::Stopped { ending, latency, killed, said } => {
+                self.latency_ns = Some(latency.0);
+                self.killed = Some(*killed);
+                self.ending(ending, said);
+            }
             Observation::Checked { check, latency, ending, said } => {
                 self.check = Some(names.check(*check));
                 self.latency_ns = Some(latency.0);

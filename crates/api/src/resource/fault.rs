@@ -4,14 +4,14 @@
 //! Triggers and actions are optional fields of one flat struct rather than enums, so that an entry fits on one line and
 //! an API server can validate it. [`FaultSpec::triggers`] and [`FaultSpec::actions`] return them as enums.
 
-use faultline_core::StorageFate;
 use faultline_core::fault::{self, FlipTarget, Impairment, StorageFault};
+use faultline_core::{Span, StorageFate};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
 use super::rules::Rule;
-use super::{ANY, Link, Mtbf, Preset, TraceTrigger, When};
+use super::{ANY, Link, Mtbf, Preset, TraceTrigger, When, program};
 use crate::quantity::{Bandwidth, Duration, Loss};
 
 /// One fault: exactly one trigger and exactly one action.
@@ -26,9 +26,9 @@ use crate::quantity::{Bandwidth, Duration, Loss};
          && (!has(self.partition) || has(self.partition.__for__))"
     ).message("only a `trace` supplies a duration: add `for`"),
     Rule::new(
-        "[has(self.crash), has(self.pause), has(self.loseCluster), has(self.loseRack), has(self.link), has(self.partition), \
-         has(self.slow), has(self.flip), has(self.slowStorage), has(self.fullStorage), has(self.corruptStorage)].filter(x, x).size() == 1"
-    ).message("a fault must have exactly one action: crash, pause, loseCluster, loseRack, link, partition, slow, flip, slowStorage, fullStorage or corruptStorage"),
+        "[has(self.crash), has(self.stop), has(self.restart), has(self.pause), has(self.loseCluster), has(self.loseRack), \
+         has(self.link), has(self.partition), has(self.slow), has(self.flip), has(self.slowStorage), has(self.fullStorage), has(self.corruptStorage)].filter(x, x).size() == 1"
+    ).message("a fault must have exactly one action: crash, stop, restart, pause, loseCluster, loseRack, link, partition, slow, flip, slowStorage, fullStorage or corruptStorage"),
 ]))]
 pub struct FaultSpec {
     /// Trigger: at this time, counted from the start of the application.
@@ -48,6 +48,11 @@ pub struct FaultSpec {
 
     /// Action: kill a process. By default, the supervisor then starts its next life.
     pub crash: Option<Crash>,
+    /// Action: in a system, stop the command of a node, which then starts again as after a crash.
+    pub stop: Option<Stop>,
+    /// Action: in a system, stop the commands of all nodes of a cluster, which then start again: at once, or one after the
+    /// other.
+    pub restart: Option<Restart>,
     /// Action: pause a process for a while. It resumes unless it has been declared failed in the meantime.
     pub pause: Option<Pause>,
     /// Action: kill all processes of a cluster at once.
@@ -126,6 +131,58 @@ impl From<Crash> for FaultSpec {
         FaultSpec { crash: Some(crash), ..FaultSpec::default() }
     }
 }
+
+/// Stops the command of a node of a system with SIGTERM. What remains of it after a while is killed. The node then starts
+/// again as after a crash.
+#[skip_serializing_none]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Stop {
+    /// The cluster of the node. Default `any`: drawn from the seed, so that every node of the federation is equally likely
+    /// or, if `node` is set, every cluster.
+    #[serde(default = "any", skip_serializing_if = "is_any")]
+    #[schemars(length(max = 40))]
+    pub cluster: String,
+    /// The number of the node in its cluster, from 0. Default: drawn from the seed.
+    pub node: Option<u32>,
+    /// The name of the node, such as `paris-1`, instead of `cluster` and `node`.
+    #[schemars(length(max = 60))]
+    pub process: Option<String>,
+    /// The name of a watch, instead of `cluster` and `node`. The fault strikes the node that last logged a line for it, in
+    /// any of its lives; if none has, it has no effect.
+    #[schemars(length(max = 40))]
+    pub reported: Option<String>,
+    /// Time within which the command must end after SIGTERM. Then, what remains of it is killed. Default 10s.
+    pub within: Option<Duration>,
+    /// Whether the data of the node survive. Default `kept`.
+    pub storage: Option<Fate>,
+    /// How long the node is unavailable once its command has ended. Default: not at all or, with `trace`, for as long as the
+    /// recorded failure.
+    pub repair: Option<Duration>,
+}
+
+/// Stops the commands of all nodes of a cluster of a system, as [`Stop`] does. The nodes then start again.
+#[skip_serializing_none]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Restart {
+    /// The cluster. Default `any`: drawn from the seed.
+    #[serde(default = "any", skip_serializing_if = "is_any")]
+    #[schemars(length(max = 40))]
+    pub cluster: String,
+    /// Whether the nodes are restarted one after the other, each once the one before is ready again. Default: all at once.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_turn: bool,
+    /// Time within which each command must end after SIGTERM. Then, what remains of it is killed. Default 10s.
+    pub within: Option<Duration>,
+    /// The command line of all later lives of the nodes, as templates. Default: the same as before.
+    #[serde(default)]
+    #[schemars(schema_with = "program::command")]
+    pub command: Option<Vec<String>>,
+}
+
+/// Time within which a command must end after SIGTERM, unless the fault states it.
+pub(crate) const STOPS_WITHIN: Span = Span::from_secs(10);
 
 /// Pauses a process for a while.
 #[skip_serializing_none]
@@ -260,6 +317,14 @@ pub struct Partition {
     /// for it, in any of its lives; if none has, it has no effect.
     #[schemars(length(max = 40))]
     pub reported: Option<String>,
+    /// In a system, the cluster within which some nodes are cut off from the others, instead of `from` and `to`. Links with
+    /// other clusters are not affected.
+    #[schemars(length(max = 40))]
+    pub within: Option<String>,
+    /// The numbers of the nodes that are cut off from the others `within` their cluster.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "nodes_cut_off")]
+    pub nodes: Vec<u32>,
     /// The clusters from which an isolated cluster is not cut off, such as that of the clients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "not_cut_off")]
@@ -275,6 +340,20 @@ pub struct Partition {
 /// Maximum number of clusters from which an isolated cluster is not cut off.
 pub(crate) const MAX_EXCEPT: usize = 32;
 
+/// Maximum number of nodes that are cut off within a cluster.
+pub(crate) const MAX_CUT_OFF: usize = 250;
+
+fn nodes_cut_off(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "description": "The numbers of the nodes that are cut off from the others `within` their cluster.",
+        "maxItems": MAX_CUT_OFF,
+        "items": {
+            "type": "integer", "format": "uint32", "minimum": 0, "maximum": u32::MAX, "description": "The number of a node.",
+        },
+    })
+}
+
 fn not_cut_off(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -288,7 +367,8 @@ impl Partition {
     /// Returns a partition between two clusters, in both directions.
     pub fn between(from: impl Into<String>, to: impl Into<String>, span: Option<Duration>) -> Partition {
         let (from, to) = (from.into(), to.into());
-        Partition { from, to, isolate: None, reported: None, except: Vec::new(), one_way: false, span }
+        let (isolate, reported, within, nodes, except) = Default::default();
+        Partition { from, to, isolate, reported, within, nodes, except, one_way: false, span }
     }
 
     /// Returns whether the partition isolates a cluster.
@@ -314,7 +394,7 @@ pub struct Slow {
     #[schemars(length(max = 60))]
     pub process: Option<String>,
     /// The factor by which the node's computations take longer, with at most two decimals. A computation that has begun
-    /// is not affected.
+    /// is not affected. In a system, the commands of the node run for this part of the time: with 4, for a quarter of it.
     #[schemars(range(min = 1.01, max = 1000.0))]
     pub by: f64,
     /// Duration of the fault. Default: until the end of the run or, with `trace`, as long as the recorded failure.
@@ -454,6 +534,10 @@ pub enum TriggerRef<'a> {
 pub enum ActionRef<'a> {
     /// See [`FaultSpec::crash`].
     Crash(&'a Crash),
+    /// See [`FaultSpec::stop`].
+    Stop(&'a Stop),
+    /// See [`FaultSpec::restart`].
+    Restart(&'a Restart),
     /// See [`FaultSpec::lose_cluster`].
     LoseCluster(&'a LoseCluster),
     /// See [`FaultSpec::lose_rack`].
@@ -514,6 +598,8 @@ impl FaultSpec {
     pub fn actions(&self) -> Vec<(&'static str, ActionRef<'_>)> {
         [
             self.crash.as_ref().map(|it| ("crash", ActionRef::Crash(it))),
+            self.stop.as_ref().map(|it| ("stop", ActionRef::Stop(it))),
+            self.restart.as_ref().map(|it| ("restart", ActionRef::Restart(it))),
             impair!(self.pause, "pause", |_| Impairment::Paused),
             self.lose_cluster.as_ref().map(|it| ("loseCluster", ActionRef::LoseCluster(it))),
             self.lose_rack.as_ref().map(|it| ("loseRack", ActionRef::LoseRack(it))),
@@ -561,8 +647,9 @@ impl FaultSpec {
     /// Returns how long the nodes of the processes that this fault kills are unavailable, if the fault states it.
     pub fn repair(&self) -> Option<Duration> {
         let crash = self.crash.as_ref().and_then(|it| it.repair);
+        let stop = self.stop.as_ref().and_then(|it| it.repair);
         let cluster = self.lose_cluster.as_ref().and_then(|it| it.repair);
-        crash.or(cluster).or(self.lose_rack.as_ref().and_then(|it| it.repair))
+        crash.or(stop).or(cluster).or(self.lose_rack.as_ref().and_then(|it| it.repair))
     }
 
     /// Returns the watch whose newest line names the target, if the action states one.
@@ -570,13 +657,19 @@ impl FaultSpec {
         let crash = self.crash.as_ref().and_then(|it| it.reported.as_deref());
         let pause = self.pause.as_ref().and_then(|it| it.reported.as_deref());
         let partition = self.partition.as_ref().and_then(|it| it.reported.as_deref());
-        crash.or(pause).or(partition).or(self.lose_cluster.as_ref().and_then(|it| it.reported.as_deref()))
+        let stop = self.stop.as_ref().and_then(|it| it.reported.as_deref());
+        crash
+            .or(stop)
+            .or(pause)
+            .or(partition)
+            .or(self.lose_cluster.as_ref().and_then(|it| it.reported.as_deref()))
     }
 
     /// Returns the name in the action's `process` field, if it has one.
     pub fn process(&self) -> Option<&str> {
         let named = self.actions().into_iter().find_map(|(_, action)| match action {
             ActionRef::Crash(it) => it.process.as_ref(),
+            ActionRef::Stop(it) => it.process.as_ref(),
             ActionRef::Impair(it) => it.process.as_ref(),
             _ => None,
         });
@@ -588,9 +681,12 @@ impl FaultSpec {
         let of_trigger = self.when.iter().map(|it| &*it.cluster);
         let of_action = self.actions().into_iter().flat_map(|(_, action)| match action {
             ActionRef::Crash(it) => vec![&*it.cluster],
+            ActionRef::Stop(it) => vec![&*it.cluster],
+            ActionRef::Restart(it) => vec![&*it.cluster],
             ActionRef::LoseCluster(it) => vec![&*it.cluster],
             ActionRef::LoseRack(it) => vec![&*it.cluster],
             ActionRef::Link(it) => vec![&*it.from, &*it.to],
+            ActionRef::Partition(it) if it.within.is_some() => it.within.iter().map(String::as_str).collect(),
             ActionRef::Partition(it) if it.isolates() => {
                 it.isolate.iter().chain(&it.except).map(String::as_str).collect()
             }
@@ -604,6 +700,7 @@ impl FaultSpec {
     pub fn nodes_mut(&mut self) -> impl Iterator<Item = (&str, &mut Option<u32>)> {
         let all = [
             self.crash.as_mut().map(|it| (&*it.cluster, &mut it.node)),
+            self.stop.as_mut().map(|it| (&*it.cluster, &mut it.node)),
             self.pause.as_mut().map(|it| (&*it.cluster, &mut it.node)),
             self.slow.as_mut().map(|it| (&*it.cluster, &mut it.node)),
             self.flip.as_mut().map(|it| (&*it.cluster, &mut it.node)),

@@ -336,6 +336,14 @@ impl FederationSpec {
             || self.faults.iter().any(|it| it.actions().iter().any(|it| is_of_links(it.0)))
     }
 
+    /// Returns the commands that nodes of a cluster may run after a restart, with the number of the fault in the list.
+    pub fn later_commands(&self, cluster: &str) -> impl Iterator<Item = (usize, &[String])> {
+        let restarts =
+            self.faults.iter().enumerate().filter_map(|(entry, it)| Some((entry, it.restart.as_ref()?)));
+        let concerned = restarts.filter(move |(_, it)| it.cluster == ANY || it.cluster == cluster);
+        concerned.filter_map(|(entry, it)| Some((entry, it.command.as_deref()?)))
+    }
+
     /// Returns the links, with defaults if none are given. Nothing is requested of the links of a system whose file says
     /// nothing about them.
     pub fn links(&self) -> Links {

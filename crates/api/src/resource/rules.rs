@@ -166,8 +166,10 @@ pub(super) fn pairs_name_clusters(field: &str) -> Rule {
 }
 
 /// The fields with the cluster, or the first end, that a fault concerns.
-pub(super) const TARGETS: [&str; 11] = [
+pub(super) const TARGETS: [&str; 13] = [
     "crash.cluster",
+    "stop.cluster",
+    "restart.cluster",
     "pause.cluster",
     "loseCluster.cluster",
     "loseRack.cluster",
@@ -180,8 +182,8 @@ pub(super) const TARGETS: [&str; 11] = [
     "partition.from",
 ];
 /// The actions of faults that concern a node.
-pub(super) const WITH_NODES: [&str; 7] =
-    ["crash", "pause", "slow", "flip", "slowStorage", "fullStorage", "corruptStorage"];
+pub(super) const WITH_NODES: [&str; 8] =
+    ["crash", "stop", "pause", "slow", "flip", "slowStorage", "fullStorage", "corruptStorage"];
 
 /// Rule: the cluster in these fields of each fault exists, or is `any`. A fault has at most one of the fields, so that
 /// the clusters are searched once for each fault: API servers add the costs of all rules, and limit the sum.

@@ -216,7 +216,8 @@ fn causes(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// The kinds of facts that processes report, but for which no fault can wait.
-pub(crate) const NOT_TRIGGERING: [FactKind; 3] = [FactKind::Ready, FactKind::LinesLeftOut, FactKind::Checked];
+pub(crate) const NOT_TRIGGERING: [FactKind; 4] =
+    [FactKind::Ready, FactKind::LinesLeftOut, FactKind::Stopped, FactKind::Checked];
 
 /// Returns the kinds of facts for which a fault can wait.
 pub(crate) fn triggering() -> impl Iterator<Item = FactKind> {

@@ -1,5 +1,7 @@
 //! Checks that faults can be triggered and that their targets exist.
 
+use std::collections::BTreeSet;
+
 use faultline_core::fault::{FlipTarget, Impairment, StorageFault};
 use faultline_core::{FactKind, Fault, Span};
 
@@ -8,8 +10,8 @@ use crate::failure_trace::hits;
 use crate::plan::times_of;
 use crate::quantity::Duration;
 use crate::resource::{
-    ANY, ActionRef, Family, FaultSpec, LoseRack, MAX_EXCEPT, MAX_FAULTS, Mtbf, NOT_TRIGGERING, Partition,
-    ProtocolSpec, System, TraceTrigger, TriggerRef, Uniform, When,
+    ANY, ActionRef, Family, FaultSpec, Launch, LoseRack, MAX_CUT_OFF, MAX_EXCEPT, MAX_FAULTS, Mtbf,
+    NOT_TRIGGERING, Partition, ProtocolSpec, System, TraceTrigger, TriggerRef, Uniform, When,
 };
 
 /// Maximum number of faults that all `mtbf` and `trace` entries together cause with the seed of the federation.
@@ -276,6 +278,7 @@ impl Check<'_> {
         let Some(name) = reported else { return };
         let (process, cluster, node) = match action {
             ActionRef::Crash(it) => (it.process.is_some(), &*it.cluster, it.node),
+            ActionRef::Stop(it) => (it.process.is_some(), &*it.cluster, it.node),
             ActionRef::Impair(it) => (it.process.is_some(), it.cluster, it.node),
             ActionRef::LoseCluster(it) => (false, &*it.cluster, None),
             _ => (false, ANY, None),
@@ -447,6 +450,18 @@ impl Check<'_> {
     fn action(&mut self, path: &str, action: ActionRef<'_>, trace: Option<&TraceTrigger>) {
         match action {
             ActionRef::Crash(it) => self.process(path, &it.process, &it.cluster, it.node),
+            ActionRef::Stop(it) => {
+                self.process(path, &it.process, &it.cluster, it.node);
+                self.stops(path, it.within);
+            }
+            ActionRef::Restart(it) => {
+                self.target(path, "cluster", &it.cluster, None);
+                self.stops(path, it.within);
+                if let Some(command) = &it.command {
+                    let (env, files) = Default::default();
+                    self.custom(path, Launch::of_system(command, &env, &files).problem());
+                }
+            }
             ActionRef::LoseCluster(it) => self.target(path, "cluster", &it.cluster, None),
             ActionRef::LoseRack(it) => self.rack(path, it),
             ActionRef::Link(it) => {
@@ -469,6 +484,11 @@ impl Check<'_> {
                 let properties = it.link().over(base);
                 self.jitter(path, &it.link(), properties);
                 self.lasts(path, it.span);
+            }
+            ActionRef::Partition(it) if it.within.is_some() || !it.nodes.is_empty() => {
+                self.split(path, it);
+                self.lasts(path, it.span);
+                self.must_last(path, it.span, trace);
             }
             ActionRef::Partition(it) if it.isolates() || !it.except.is_empty() => {
                 self.isolation(path, it);
@@ -638,6 +658,58 @@ impl Check<'_> {
         }
     }
 
+    /// Checks the fields of a partition within a cluster.
+    fn split(&mut self, path: &str, it: &Partition) {
+        self.at_most_entries(&format!("{path}.nodes"), it.nodes.len(), MAX_CUT_OFF);
+        let Some(cluster) = &it.within else {
+            let help = "add `within: CLUSTER`, or name clusters with `from` and `to`";
+            return self.problem(
+                format!("{path}.nodes"),
+                "`nodes` belongs to a partition `within` a cluster",
+                help,
+            );
+        };
+        let others = [
+            ("isolate", it.isolate.is_some()),
+            ("reported", it.reported.is_some()),
+            ("from", it.from != ANY),
+            ("to", it.to != ANY),
+            ("except", !it.except.is_empty()),
+            ("oneWay", it.one_way),
+        ];
+        for (other, _) in others.into_iter().filter(|it| it.1) {
+            let message = format!("`within` cannot be combined with `{other}`");
+            self.problem(format!("{path}.{other}"), message, format!("omit `within` or `{other}`"));
+        }
+        if cluster == ANY {
+            let message = "a partition within a cluster needs the name of the cluster (found `any`)";
+            return self.problem(format!("{path}.within"), message, "write its name");
+        }
+        if !self.cluster(&format!("{path}.within"), cluster) {
+            return;
+        }
+        if self.spec.application.system().is_none() {
+            let message = "only the nodes of a system can be cut off within their cluster";
+            return self.problem(
+                format!("{path}.within"),
+                message,
+                "use `from` and `to`, or `pause` the node",
+            );
+        }
+        let nodes = self.nodes[cluster.as_str()];
+        if let Some((place, node)) = it.nodes.iter().enumerate().find(|(_, it)| **it >= nodes) {
+            let message = format!("cluster `{cluster}` has no node {node}");
+            let help = format!("its nodes are numbered from 0 to {}", nodes - 1);
+            return self.problem(format!("{path}.nodes[{place}]"), message, help);
+        }
+        let cut: BTreeSet<u32> = it.nodes.iter().copied().collect();
+        if cut.is_empty() || cut.len() >= nodes as usize || cut.len() < it.nodes.len() {
+            let message = format!("the partition needs nodes of `{cluster}` on both sides, each named once");
+            let help = "list some of its nodes, but not all, such as `nodes: [0]`";
+            self.problem(format!("{path}.nodes"), message, help);
+        }
+    }
+
     /// Checks that the cluster of a lost rack has racks, and this one; for `any`, that every cluster does.
     fn rack(&mut self, path: &str, it: &LoseRack) {
         if it.cluster != ANY && !self.cluster(&format!("{path}.cluster"), &it.cluster) {
@@ -685,6 +757,20 @@ impl Check<'_> {
                 "`repair` has no effect on processes that never return",
                 "omit `repair`, or omit `returns`",
             );
+        }
+    }
+
+    /// Checks a fault that asks commands to end.
+    fn stops(&mut self, path: &str, within: Option<Duration>) {
+        if self.spec.application.system().is_none() {
+            let application = self.spec.application.name();
+            let message = format!("only the commands of a system can be stopped (found `{application}`)");
+            return self.problem(path, message, "use `crash` or `loseCluster`");
+        }
+        if within.is_some_and(|it| it.0 == Span::ZERO) {
+            let message = "a command needs time to end";
+            let help = "write a duration above zero; use `crash` to kill it at once";
+            self.problem(format!("{path}.within"), message, help);
         }
     }
 

@@ -318,6 +318,9 @@ fn is_word(text: &str, is_outer: impl Fn(char) -> bool, marks: &str) -> bool {
         && text.ends_with(&is_outer)
 }
 
+/// The faults of systems that are not supported in pods.
+const ONLY_ON_THIS_MACHINE: [&str; 3] = ["stop", "restart", "slow"];
+
 /// Returns what prevents a valid federation from running in pods, although it can run elsewhere.
 pub fn unfit_for_pods(spec: &FederationSpec) -> Vec<Problem> {
     if spec.application.system().is_none() {
@@ -340,6 +343,16 @@ pub fn unfit_for_pods(spec: &FederationSpec) -> Vec<Problem> {
                    `partition`"
                 .to_owned(),
         });
+    }
+    for (index, fault) in spec.faults.iter().enumerate() {
+        for (name, _) in fault.actions().into_iter().filter(|(name, _)| ONLY_ON_THIS_MACHINE.contains(name)) {
+            problems.push(Problem {
+                path: format!("spec.faults[{index}].{name}"),
+                message: format!("`{name}` is not supported in pods"),
+                help: "run the federation on one machine (`--backend local`), or use `crash` or `pause`"
+                    .to_owned(),
+            });
+        }
     }
     problems
 }

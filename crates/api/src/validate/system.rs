@@ -154,11 +154,17 @@ impl Check<'_> {
             for (name, action) in fault.actions() {
                 let path = format!("spec.faults[{index}].{name}");
                 match action {
-                    ActionRef::Impair(it) if it.how != Impairment::Paused => self.problem(
-                        path,
-                        format!("`{name}` does not affect a system, whose programs use the machine as it is"),
-                        "choose `crash`, `pause`, `loseCluster` or `loseRack`",
-                    ),
+                    ActionRef::Impair(it)
+                        if !matches!(it.how, Impairment::Paused | Impairment::Slow { .. }) =>
+                    {
+                        self.problem(
+                            path,
+                            format!(
+                                "`{name}` does not affect a system, whose programs use the machine as it is"
+                            ),
+                            "choose `crash`, `stop`, `pause`, `slow`, `loseCluster` or `loseRack`",
+                        )
+                    }
                     _ => {}
                 }
             }
@@ -168,6 +174,18 @@ impl Check<'_> {
     /// Renders the templates of all nodes in several lives.
     fn templates(&mut self, system: &System) {
         let mut reported = BTreeSet::new();
+        let mut restarted = BTreeSet::new();
+        let mut first = 0;
+        for cluster in &self.spec.clusters {
+            let process = ProcessId(first);
+            first += cluster.nodes;
+            for (entry, words) in self.spec.later_commands(&cluster.name).collect::<Vec<_>>() {
+                let rendered = self.system_node_in(system, process, 2).restarted(entry, words);
+                if let Some(error) = rendered.err().filter(|it| restarted.insert(it.field.clone())) {
+                    self.problem(format!("spec.{}", error.field), error.message, error.help);
+                }
+            }
+        }
         let nodes = self.spec.clusters.iter().map(|it| it.nodes).sum();
         for (process, life) in (0..nodes).flat_map(|it| LIVES.map(|life| (ProcessId(it), life))) {
             for error in self.system_node_in(system, process, life).problems() {

@@ -4,7 +4,7 @@ use std::hash::Hasher;
 
 use faultline_api::mtbf::{mean_between_faults, with_mean_between_faults};
 use faultline_api::resource::{Hc3i, ProtocolSpec, ReplicateTo};
-use faultline_api::{Federation, parse, plan};
+use faultline_api::{Federation, parse, plan, unfit_for_pods};
 use faultline_core::fault::{Impairment, LinkProperties, StorageFault};
 use faultline_core::{
     ClusterId, FactKind, Fault, PlannedFault, ProcessId, Span, StorageFate, Target, Time, Trigger,
@@ -468,4 +468,65 @@ fn an_isolated_cluster_is_cut_off_from_all_others_in_one_fault() {
     let aimed = planned.aimed_at(ProcessId(3), b);
     assert_eq!(aimed, plan[0].fault);
     assert!(planned.allows(&aimed) && !planned.allows(&plan[1].fault));
+}
+
+/// Returns the text of a system with these faults, and of a federation with messages and the same faults.
+fn system_and_heat(faults: &str) -> [String; 2] {
+    let with = |application: &str| {
+        format!(
+            "
+apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: {{ name: example }}
+spec:
+  clusters: [{{ name: a, nodes: 3 }}, {{ name: b, nodes: 2 }}]
+  kubernetes: {{ image: \"own:1\", links: tc }}
+  {application}
+  faults: [{faults}]
+"
+        )
+    };
+    [
+        with("application: { system: { command: [sleep, infinity], ends: { after: 1m } } }"),
+        with("protocol: { hc3i: {} }\n  application: { heat: {} }").replace("image: \"own:1\", ", ""),
+    ]
+}
+
+#[test]
+fn commands_are_stopped_one_by_one_or_in_a_cluster() {
+    let [system, heat] = system_and_heat(
+        "{ at: 1s, stop: { cluster: b, node: 1, within: 3s, storage: lost, repair: 4s } }, \
+         { at: 2s, restart: { cluster: a, inTurn: true, command: [sleep, '1000'] } }, \
+         { at: 3s, partition: { within: a, nodes: [2, 0], for: 2s } }, \
+         { at: 4s, slow: { cluster: b, node: 0, by: 2, for: 2s } }",
+    );
+    let federation = parse("test.yaml", system.as_bytes()).unwrap_or_else(|it| panic!("{:?}", it.errors()));
+    let faults: Vec<Fault> = plan(&federation, 7).into_iter().map(|it| it.fault).collect();
+    let stop = Fault::Stop {
+        target: Target::Process(ProcessId(4)),
+        storage: StorageFate::Lost,
+        repair: Some(Span::from_secs(4)),
+        within: Span::from_secs(3),
+        in_turn: false,
+        command: None,
+    };
+    let restart = Fault::Stop {
+        target: Target::Cluster(ClusterId(0)),
+        storage: StorageFate::Kept,
+        repair: None,
+        within: Span::from_secs(10),
+        in_turn: true,
+        command: Some(1),
+    };
+    let nodes = [2, 0].map(ProcessId).into();
+    let split = Fault::Split { cluster: ClusterId(0), nodes, span: Span::from_secs(2) };
+    assert_eq!(faults[..3], [stop, restart, split]);
+    assert_eq!(faults.iter().map(Fault::kind).collect::<Vec<_>>(), ["stop", "restart", "partition", "slow"]);
+    let unfit: Vec<String> = unfit_for_pods(&federation.spec).into_iter().map(|it| it.message).collect();
+    let expected = ["stop", "restart", "slow"].map(|it| format!("`{it}` is not supported in pods"));
+    assert_eq!(unfit, expected);
+    let refused = parse("test.yaml", heat.as_bytes()).expect_err("only a system has commands");
+    let errors = format!("{:?}", refused.errors());
+    assert!(errors.matches("only the commands of a system can be stopped").count() == 2, "{errors}");
+    assert!(errors.contains("only the nodes of a system can be cut off within their cluster"), "{errors}");
 }

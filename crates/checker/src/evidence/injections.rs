@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::{Change, FlipTarget};
 use faultline_core::{
-    EndedBy, Fact, FactKind, Fault, Life, PlannedFault, ProcessId, Source, Span, StorageFate, Time, Trigger,
-    WatchNo,
+    EndedBy, Fact, FactKind, Fault, FaultNo, Life, PlannedFault, ProcessId, Source, Span, StorageFate, Time,
+    Trigger, WatchNo,
 };
 
 use faultline_history::{Contradiction, History};
@@ -233,6 +233,9 @@ pub(super) fn repairs(history: &History<'_>, late: Span, found: &mut Vec<Contrad
         return;
     }
     let late = if context.common_clock { Span::ZERO } else { late };
+    let stops = supervision.injected.iter().filter(|it| it.1.is_stop());
+    let stops: BTreeMap<FaultNo, Span> = stops.filter_map(|it| Some((it.0, it.1.repair()?))).collect();
+    let repair_after = |no| stops.get(&no).copied();
     let mut running = BTreeSet::new();
     // The time at which the repair of each process's node ends.
     let mut repaired: BTreeMap<ProcessId, Time> = BTreeMap::new();
@@ -242,6 +245,10 @@ pub(super) fn repairs(history: &History<'_>, late: Span, found: &mut Vec<Contrad
         match *fact {
             Fact::Injecting { ref fault, .. } => {
                 let (Some(target), Some(repair)) = (fault.kills(), fault.repair()) else { continue };
+                // The repair begins once the command has ended.
+                if fault.is_stop() {
+                    continue;
+                }
                 for process in target.processes(&context.clusters) {
                     let earlier = repaired.get(&process).copied().filter(|it| it > at);
                     if running.contains(&process) || earlier.is_some() {
@@ -256,6 +263,11 @@ pub(super) fn repairs(history: &History<'_>, late: Span, found: &mut Vec<Contrad
                     Some((own, free)) => spares[free] = own,
                     None => found.push(Contradiction::MovedWithoutCause(process, life)),
                 }
+            }
+            Fact::Failed { process, by: EndedBy::Fault(no), .. } if let Some(repair) = repair_after(no) => {
+                running.remove(&process);
+                let earlier = repaired.get(&process).copied().unwrap_or_default();
+                repaired.insert(process, (*at + repair).max(earlier));
             }
             Fact::Failed { process, .. } | Fact::Detected { process, .. } => {
                 running.remove(&process);
@@ -318,7 +330,7 @@ mod tests {
     use super::*;
     use crate::testing::{Run, p};
     use faultline_core::fault::LinkProperties;
-    use faultline_core::{ClusterId, FaultNo, Observation};
+    use faultline_core::{ClusterId, Observation};
     use faultline_trace::manifest::{Effect, EffectEntry, LinkEntry};
 
     /// Returns a run in which p0 reports the fact `begun` twice, and is killed one second after the start.
@@ -600,6 +612,7 @@ mod tests {
             life: Life(life),
             at: None,
             exited: None,
+            slowed: None,
             error: Span(0),
         };
         for (on, other) in [(effect(0, 1), None), (effect(0, 2), Some((0, 2))), (effect(1, 1), Some((1, 1)))]

@@ -26,7 +26,7 @@ fn check(history: &History<'_>, finding: &mut Findings) {
     let effects: BTreeMap<FaultNo, &EffectEntry> = context.effects.iter().map(|it| (it.no, it)).collect();
     let mut worst = None;
     for &(no, fault, ..) in &history.supervision.injected {
-        let Some(target) = fault.kills().filter(|it| it.is_at_once()) else { continue };
+        let Some(target) = fault.kills_at_once() else { continue };
         finding.instances += 1;
         let Some(effect) = effects.get(&no) else {
             let ended = format!("{no} ended the processes of {}", place(target, &context.names));
@@ -86,6 +86,7 @@ mod tests {
             life: Life(1),
             at: micros.map(|it| Time::ZERO + Span::from_micros(it)),
             exited: None,
+            slowed: None,
             error: Span::from_micros(500),
         });
         run.context.effects =

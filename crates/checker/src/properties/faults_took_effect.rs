@@ -283,7 +283,7 @@ mod tests {
             let (process, life, by) = (p(0), Life(1), faultline_core::EndedBy::Fault(no));
             let storage = faultline_core::StorageFate::Kept;
             run.supervisor(Fact::Failed { process, life, storage, by });
-            let on = vec![Effect { process, life, at, exited: None, error: Span::ZERO }];
+            let on = vec![Effect { process, life, at, exited: None, slowed: None, error: Span::ZERO }];
             run.context.effects = vec![EffectEntry { no, due: Time(0), on, idle: Vec::new() }];
             check_alone(&RULE, &run).gap()
         };
@@ -308,6 +308,7 @@ mod tests {
             life: Life(1),
             at: *at,
             exited: None,
+            slowed: None,
             error: Span::ZERO,
         };
         let on: Vec<Effect> = effects.iter().map(effect).collect();

@@ -118,6 +118,7 @@ fn disturbances(history: &History<'_>, (from, to): (ClusterId, ClusterId)) -> Ve
     for &(_, fault, at, _) in &supervision.injected {
         let disturbs = match *fault {
             Fault::Link { from, to, .. } => is_between(from, to),
+            Fault::Split { cluster, .. } => is_between(cluster, cluster),
             Fault::Partition { .. } => fault.cuts().into_iter().any(|(from, to)| is_between(from, to)),
             _ => fault.pauses().is_some_and(|it| cluster_of(it).is_some()),
         };

@@ -92,7 +92,8 @@ mod tests {
         let fault = Fault::crash(process);
         run.supervisor(Fact::Injecting { no, fault: Box::new(fault) });
         run.supervisor(Fact::Failed { process, life, storage: StorageFate::Kept, by: EndedBy::Fault(no) });
-        let effect = effect.map(|at| Effect { process, life, at, exited: None, error: Span::ZERO });
+        let effect =
+            effect.map(|at| Effect { process, life, at, exited: None, slowed: None, error: Span::ZERO });
         run.context.effects =
             vec![EffectEntry { no, due: Time(0), on: effect.into_iter().collect(), idle: Vec::new() }];
         check_alone(&RULE, &run).gap()

@@ -143,6 +143,52 @@ fn a_paused_command_stands_still_and_is_not_declared_failed() {
 }
 
 #[test]
+fn a_slow_command_runs_only_a_share_of_the_time() {
+    let place = TestDirectory::new();
+    // The command says once per tenth of a second how much processor time it has used.
+    let fields = r#"command:
+        - python3
+        - -c
+        - |
+          import time
+          said = 0
+          while True:
+              if time.monotonic() - said > 0.1:
+                  said = time.monotonic()
+                  print('used', time.process_time(), flush=True)
+      watch: { used: '^used (?<seconds>[0-9.]+)' }
+      in: { a: { command: [sleep, '600'] } }
+      ends: { after: 6s }"#;
+    let faults = "{ at: 1s, slow: { cluster: b, node: 0, by: 4, for: 3s } }, \
+                  { at: 2s, pause: { cluster: b, node: 0, for: 500ms } }, \
+                  { at: 4500ms, slow: { cluster: b, node: 0, by: 10, for: 500ms } }, \
+                  { at: 4600ms, crash: { cluster: b, node: 0 } }";
+    let (json, _) = place.run("own.yaml", "local", &system(fields, faults), "run");
+    assert_ne!(json["verdict"], "fail", "{json}");
+    let logged = facts(&place, "logged");
+    let seconds = |it: &Value| it["time_ns"].as_i64().unwrap() as f64 / 1e9;
+    let within = |from: f64, to: f64| {
+        let said = logged.iter().filter(|it| (from..to).contains(&seconds(it)));
+        said.map(|it| (seconds(it), it["groups"]["seconds"].as_str().unwrap().parse::<f64>().unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let slow = within(1.1, 4.0);
+    let ((begun, first), (ended, last)) = (slow[0], slow[slow.len() - 1]);
+    let used = (last - first) / (ended - begun);
+    let fault = &json["faults"][0];
+    let (ran, processor) = (fault["ranShare"].as_f64().unwrap(), fault["processorShare"].as_f64().unwrap());
+    // On a busy machine, slices are less exact.
+    assert!(used < 0.45 && (processor - used).abs() < 0.1, "{used} {fault}");
+    assert!((0.05..0.5).contains(&ran) && processor < ran + 0.1, "{fault}");
+    assert!(within(2.2, 2.5).is_empty(), "a pause stops the slices, too: {:?}", within(2.0, 3.0));
+    for fault in json["faults"].as_array().unwrap() {
+        assert_eq!(fault["state"], "effective", "{fault}");
+    }
+    place.faultline(["explain", "run"]).assert().success().stdout(says("of a core"));
+    assert_eq!(place.processes(), [] as [String; 0]);
+}
+
+#[test]
 fn faults_follow_what_nodes_report() {
     let place = TestDirectory::new();
     // Only the first life of a-1 leads; b-0 says so 1.5 s later, in each life.
@@ -168,6 +214,90 @@ fn faults_follow_what_nodes_report() {
     place.write("events.jsonl", String::from_utf8(events).unwrap());
     let judged = place.faultline(["check", "--events", "events.jsonl"]).assert().code(predicate::ne(2));
     judged.stdout(contains("struck a node").not().and(contains("not in the plan").not()));
+}
+
+/// Returns the file of a system whose command says how it is told to end.
+const ENDS: &str = r#"command: [sh, -c, 'trap "echo closing; sleep 0.2; exit 3" TERM; touch up; while :; do sleep 0.05; done']
+      ready: { exec: [test, -e, up] }
+      in: { b: { command: [sh, -c, '[ $FAULTLINE_LIFE -gt 1 ] || trap "" TERM; touch up; while :; do sleep 0.05; done'] } }
+"#;
+
+#[test]
+fn a_command_that_is_stopped_ends_in_time_or_is_killed() {
+    let place = TestDirectory::new();
+    let fields = format!("{ENDS}      ends: {{ after: 3s }}");
+    let faults = "{ at: 500ms, stop: { cluster: a, node: 1, storage: lost } }, \
+                  { at: 500ms, stop: { cluster: b, within: 700ms, repair: 1s } }";
+    let (json, _) = place.run("own.yaml", "local", &system(&fields, faults), "run");
+    assert_ne!(json["verdict"], "fail", "{json}");
+    assert_eq!(facts(&place, "exited"), [] as [Value; 0], "{json}");
+    let stopped = facts(&place, "stopped");
+    let of = |name: &str| stopped.iter().find(|it| it["process"] == name).unwrap();
+    let (ended, killed) = (of("a-1"), of("b-0"));
+    assert_eq!((&ended["status"], &ended["killed"]), (&3.into(), &false.into()), "{ended}");
+    assert_eq!(ended["said"], "closing");
+    assert!((200_000_000..700_000_000).contains(&ended["latency_ns"].as_u64().unwrap()), "{ended}");
+    assert_eq!((&killed["ending"], &killed["status"]), (&"signal".into(), &9.into()), "{killed}");
+    assert!(killed["killed"] == true && killed["latency_ns"].as_u64().unwrap() >= 700_000_000, "{killed}");
+    let failed = facts(&place, "failed");
+    assert!(failed.len() == 2 && failed.iter().all(|it| it["fault"].is_number()), "{failed:?}");
+    assert_eq!(failed[0]["storage"], "lost", "{failed:?}");
+    let started = facts(&place, "lifeStarted");
+    let again = started.iter().find(|it| it["about_process"] == "b-0" && it["about_life"] == 2).unwrap();
+    let after = again["time_ns"].as_i64().unwrap() - killed["time_ns"].as_i64().unwrap();
+    assert!(after >= 1_000_000_000, "the repair begins once the command has ended: {after}");
+    for (no, how) in [(0, "a-1 ended"), (1, "b-0 did not end, and was killed")] {
+        let fault = &json["faults"][no];
+        assert_eq!(fault["state"], "effective", "{fault}");
+        assert!(fault["stopped"][0].as_str().unwrap().starts_with(how), "{fault}");
+    }
+    let explained = place.faultline(["explain", "run"]).assert().success();
+    explained.stdout(
+        says("the command of a-1 ended 2").and(says("after SIGTERM: exit status 3; its last line: closing")),
+    );
+    place.faultline(["check", "run"]).assert().code(predicate::ne(2)).stdout(contains("contradict").not());
+}
+
+#[test]
+fn the_nodes_of_a_cluster_restart_one_after_the_other_with_another_command() {
+    let place = TestDirectory::new();
+    let fields = r#"command: [sh, -c, 'trap "exit 0" TERM; sleep 0.3; echo $0 {{ name }}; touch up; while :; do sleep 0.05; done', old]
+      ready: { exec: [test, -e, up] }
+      ends: { after: 4s }"#;
+    let command = r#"[sh, -c, 'sleep 0.3; echo $0 {{ name }}; touch up; exec sleep 600', new]"#;
+    let faults = format!(
+        "{{ at: 500ms, restart: {{ cluster: a, inTurn: true, command: {command} }} }}, \
+         {{ at: 1900ms, restart: {{ cluster: b }} }}"
+    );
+    let (json, _) = place.run("own.yaml", "local", &system(fields, &faults), "run");
+    assert_ne!(json["verdict"], "fail", "{json}");
+    let first_line = |name| log(&place, name).lines().next().unwrap().to_owned();
+    assert_eq!(first_line("a-0-2.log"), "new a-0");
+    assert_eq!(first_line("a-1-2.log"), "new a-1");
+    assert_eq!(first_line("b-0-2.log"), "old b-0", "the command of another cluster stays");
+    let time = |it: &Value| it["time_ns"].as_i64().unwrap();
+    let ready = facts(&place, "ready");
+    let again = ready.iter().find(|it| it["process"] == "a-0" && it["life"] == 2).unwrap();
+    let stopped = facts(&place, "stopped");
+    let second = stopped.iter().find(|it| it["process"] == "a-1").unwrap();
+    assert!(time(second) > time(again), "{stopped:?} {ready:?}");
+    assert_eq!(json["faults"][0]["stopped"].as_array().unwrap().len(), 2, "{json}");
+    place.faultline(["check", "run"]).assert().code(predicate::ne(2)).stdout(contains("contradict").not());
+    for (fault, message) in [
+        ("restart: { cluster: c }", "there is no cluster `c`"),
+        ("restart: { cluster: a, command: ['{{ nme }}'] }", "undefined value"),
+        ("restart: { cluster: a, command: [] }", "the command is empty"),
+        ("stop: { cluster: a, node: 2 }", "cluster `a` has no node 2"),
+        ("stop: { cluster: a, within: 0s }", "a command needs time to end"),
+        ("stop: { reported: led }", "there is no watch `led`"),
+        ("stop: { cluster: a, repair: 0s }", "the repair must not take 0s"),
+    ] {
+        place.write("bad.yaml", system(fields, &format!("{{ at: 1s, {fault} }}")));
+        place.faultline(["validate", "bad.yaml"]).assert().code(2).stderr(says(message));
+    }
+    place.write("absent.yaml", system(fields, "{ at: 1s, restart: { cluster: a, command: [absent] } }"));
+    let refused = place.faultline(["run", "absent.yaml", "--out", "absent"]).assert().code(2);
+    refused.stderr(says("`absent` does not exist on this machine"));
 }
 
 #[test]
@@ -705,10 +835,7 @@ fn what_a_system_cannot_do_is_refused() {
             system(&fields, "{ when: { fact: delivered }, crash: {} }"),
             "a fault of a system cannot wait for this fact",
         ),
-        (
-            system(&fields, "{ at: 1s, slow: { cluster: a, node: 0, by: 2 } }"),
-            "`slow` does not affect a system",
-        ),
+        (system(&fields, "{ at: 1s, flip: { cluster: a, node: 0 } }"), "`flip`"),
         (system("command: [run, '{{ nme }}']", ""), "undefined value"),
         (system(&fields, "").replace("links:", "storage: {}\n  links:"), "`storage` has no effect"),
         (system(&fields, "").replace("links:", "protocol: { hc3i: {} }\n  links:"), "omit `protocol`"),
@@ -845,6 +972,55 @@ fn an_isolated_cluster_is_cut_off_from_all_others_but_those_that_are_excepted() 
     assert!(faults.len() == 2 && faults.iter().all(|it| it["state"] == "effective"), "{json}");
     assert_eq!(faults[1]["what"], "c is cut off from a, b, clients for 2.00 s (last to log leader)");
     assert_eq!(json["probeRecoveries"].as_array().unwrap().len(), 4, "{json}");
+    place.faultline(["check", "run"]).assert().code(predicate::ne(2)).stdout(contains("contradict").not());
+}
+
+#[test]
+fn some_nodes_can_be_cut_off_within_their_cluster() {
+    let place = TestDirectory::new();
+    let fields = r#"command: [python3, -c, 'import socketserver as it, sys; it.TCPServer((sys.argv[1], 8080), it.BaseRequestHandler).serve_forever()', '{{ bind }}']
+      ready: { tcp: '{{ bind }}:8080' }
+      probes:
+        inside: { by: a-1, every: 100ms, timeout: 300ms, tcp: '{{ nodes[0].host }}:8080' }
+        outside: { by: b, every: 100ms, timeout: 300ms, tcp: '{{ nodes[0].host }}:8080' }
+      ends: { after: 6s }"#;
+    let text = system(fields, "{ at: 1s, partition: { within: a, nodes: [0], for: 2s } }");
+    for (partition, message) in [
+        ("{ within: c, nodes: [0], for: 2s }", "there is no cluster `c`"),
+        ("{ within: a, nodes: [2], for: 2s }", "cluster `a` has no node 2"),
+        ("{ within: a, nodes: [0, 1], for: 2s }", "needs nodes of `a` on both sides"),
+        ("{ within: a, for: 2s }", "needs nodes of `a` on both sides"),
+        ("{ within: b, nodes: [0], for: 2s }", "needs nodes of `b` on both sides"),
+        ("{ within: any, nodes: [0], for: 2s }", "needs the name of the cluster"),
+        ("{ within: a, nodes: [0], isolate: b, for: 2s }", "`within` cannot be combined with `isolate`"),
+        ("{ nodes: [0], for: 2s }", "`nodes` belongs to a partition `within` a cluster"),
+        ("{ within: a, nodes: [0] }", "add `for`"),
+    ] {
+        place.write("bad.yaml", text.replacen("{ within: a, nodes: [0], for: 2s }", partition, 1));
+        place.faultline(["validate", "bad.yaml"]).assert().code(2).stderr(says(message));
+    }
+    place.write("own.yaml", &text);
+    let refused = place.faultline(["run", "own.yaml", "--out", "refused"]).assert().code(2);
+    refused.stderr(says("`partition` needs emulated links"));
+    if !supports_traffic_control(&place) {
+        return;
+    }
+    place.write("own.yaml", text + "  expect: [{ probe: inside, recoveredWithin: 3s }]\n");
+    let run = ["run", "own.yaml", "--links", "tc", "--out", "run", "--format", "json"];
+    let output = place.faultline(run).assert().code(predicate::ne(2)).code(predicate::ne(1));
+    let json: Value = serde_json::from_slice(&output.get_output().stdout).unwrap();
+    let probed = facts(&place, "probeSucceeded");
+    let succeeds_within = |probe: &str, from: f64, to: f64| {
+        let seconds = |it: &Value| it["time_ns"].as_i64().unwrap() as f64 / 1e9;
+        probed.iter().any(|it| it["probe"] == probe && (from..to).contains(&seconds(it)))
+    };
+    assert!(succeeds_within("inside", 0.0, 1.0) && succeeds_within("inside", 3.1, 6.0), "{probed:?}");
+    assert!(!succeeds_within("inside", 1.4, 3.0), "{probed:?}");
+    assert!(succeeds_within("outside", 1.4, 3.0), "other clusters are not affected: {probed:?}");
+    // One entry, one row, one recovery.
+    let faults = json["faults"].as_array().unwrap();
+    assert!(faults.len() == 1 && faults[0]["state"] == "effective", "{json}");
+    assert_eq!(faults[0]["what"], "a-0 is cut off from the other nodes of a for 2.00 s");
     place.faultline(["check", "run"]).assert().code(predicate::ne(2)).stdout(contains("contradict").not());
 }
 

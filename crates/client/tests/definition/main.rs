@@ -198,6 +198,8 @@ fn the_rules_refuse_what_the_validation_refuses() {
     );
     for (action, fields) in [
         ("crash", json!({ "cluster": "nancy" })),
+        ("stop", json!({ "cluster": "nancy" })),
+        ("restart", json!({ "cluster": "nancy" })),
         ("pause", json!({ "cluster": "nancy", "for": "1s" })),
         ("loseCluster", json!({ "cluster": "nancy" })),
         ("loseRack", json!({ "cluster": "nancy" })),
@@ -335,6 +337,7 @@ fn the_rules_refuse_nodes_that_do_not_exist() {
     };
     for (action, fields) in [
         ("crash", json!({})),
+        ("stop", json!({})),
         ("pause", json!({ "for": "1s" })),
         ("slow", json!({ "by": 2 })),
         ("flip", json!({})),

@@ -5,13 +5,13 @@ use faultline_core::fault::{FaultState, FlipTarget, Impairment};
 use faultline_core::{
     ClusterId, EndedBy, Fault, FaultNo, ImageName, ProcessId, Span, StorageFate, Target, Time,
 };
-use faultline_trace::duration::lasted;
+use faultline_trace::duration::{lasted, span};
 use faultline_trace::fault::{describe_injected_fault, describe_planned, not_restarted, place, repaired};
 use faultline_trace::manifest::{BackendKind, EffectEntry};
 
 use super::{Explainer, MOST_NAMED, count, enumerate};
-use crate::summary::measured;
-use crate::timeline::{CommandExit, Failure, Timeline, UndonePeriod};
+use crate::summary::{measured, slowed};
+use crate::timeline::{CommandExit, Failure, StoppedCommand, Timeline, UndonePeriod};
 
 /// Returns the ends of lives that no planned fault caused, grouped if they happened at nearly the same time
 /// and for the same reason.
@@ -85,11 +85,25 @@ impl Explainer<'_> {
                     lasted(span.unwrap_or(Span::MAX))
                 )
             }
-            Fault::Link { .. } | Fault::Partition { .. } | Fault::Impair { .. } => {
+            Fault::Stop { .. } => {
+                let late = latency.map(|it| format!(", the last command ended after {}", span(it)));
+                let late = late.unwrap_or_default();
+                format!(
+                    "At {at}, {} ({name}, {}{late}).{}",
+                    describe_injected_fault(fault, self.names.names()),
+                    fault.kind(),
+                    self.moved(no)
+                )
+            }
+            Fault::Link { .. } | Fault::Partition { .. } | Fault::Split { .. } | Fault::Impair { .. } => {
                 if let Some(reason) = flips_nothing(self.timeline, no, fault) {
                     return format!("At {at}, {name} was to flip a bit, but had no effect: {reason}.");
                 }
-                let measured = measured(latency, skew.map(Span::as_secs_f64), exit);
+                let slowed = slowed(
+                    effect.and_then(EffectEntry::ran_share),
+                    effect.and_then(EffectEntry::processor_share),
+                );
+                let measured = measured(latency, skew.map(Span::as_secs_f64), exit) + &slowed;
                 format!("At {at}, {} ({name}{measured}).", describe_injected_fault(fault, self.names.names()))
             }
         }
@@ -211,6 +225,12 @@ impl Explainer<'_> {
         let said = it.said.as_ref().map(|it| format!("; its last line: {it}")).unwrap_or_default();
         let (at, name) = (self.time(it.at), self.names.process(it.process));
         format!("At {at}, the command of {name} ended by itself: {}{said} ({}).", it.ending, it.log)
+    }
+
+    pub(super) fn stop(&self, it: &StoppedCommand) -> String {
+        let said = it.said.as_ref().map(|it| format!("; its last line: {it}")).unwrap_or_default();
+        let (at, name) = (self.time(it.at), self.names.process(it.process));
+        format!("At {at}, the command of {name} {}{said} ({}).", it.how, it.log)
     }
 
     pub(super) fn unplanned(&self, group: &[&Failure]) -> String {

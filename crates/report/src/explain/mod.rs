@@ -214,6 +214,9 @@ impl Explainer<'_> {
         for it in &timeline.exits {
             events.push((it.at, 0, it.at, self.exit(it)));
         }
+        for it in &timeline.stops {
+            events.push((it.at, 0, it.at, self.stop(it)));
+        }
         for group in unplanned(timeline) {
             let (first, last) = (group[0].at, group[group.len() - 1].at);
             events.push((first, 0, last, self.unplanned(&group)));

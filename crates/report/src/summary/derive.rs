@@ -128,13 +128,20 @@ fn lives(manifest: &Manifest, names: &DisplayNames, timeline: &Timeline) -> Vec<
         let is_its = |exit: &crate::timeline::CommandExit| (exit.process, exit.life) == (it.process, it.life);
         it.by == Some(EndedBy::CommandExited) && timeline.exits.iter().any(is_its)
     };
+    let stop_of = |it: &crate::timeline::Failure| {
+        let mut stops = timeline.stops.iter().filter(|_| it.fault().is_some());
+        stops.find(|stop| (stop.process, stop.life) == (it.process, it.life))
+    };
     let failures = timeline.failures.iter().filter(|it| !has_exited(it)).map(|it| LifeSummary {
         node: names.process(it.process),
         life: it.life.0,
         upto_seconds: timeline.seconds(it.at),
-        ended: ended(it),
+        ended: match stop_of(it) {
+            Some(stop) => format!("{}: {}", ended(it), stop.how),
+            None => ended(it),
+        },
         by_fault: it.fault().is_some(),
-        said: None,
+        said: stop_of(it).and_then(|it| it.said.clone()),
         log: format!("logs/{}-{}.log", manifest.processes[it.process.index()].name, it.life.0),
     });
     let mut all: Vec<LifeSummary> = exits.chain(failures).collect();
@@ -335,6 +342,12 @@ fn faults(manifest: &Manifest, names: &DisplayNames, timeline: &Timeline) -> Vec
         };
         let injected = timeline.injections.iter().find(|it| it.no == planned.no);
         let effect = manifest.effects.iter().find(|it| it.no == planned.no);
+        let ended = timeline.failures.iter().filter(|it| it.fault() == Some(planned.no));
+        let stopped = ended.filter_map(|it| {
+            let mut stops = timeline.stops.iter();
+            let stop = stops.find(|stop| (stop.process, stop.life) == (it.process, it.life))?;
+            Some(format!("{} {}", names.process(stop.process), stop.how))
+        });
         FaultSummary {
             no: planned.no.0,
             when: describe_trigger(&planned.trigger, names.names()),
@@ -348,6 +361,9 @@ fn faults(manifest: &Manifest, names: &DisplayNames, timeline: &Timeline) -> Vec
             reason,
             is_unnoticed: timeline.unnoticed.contains(&planned.no),
             injected_seconds: injected.map(|it| timeline.seconds(it.at)),
+            stopped: stopped.collect(),
+            ran_share: effect.and_then(EffectEntry::ran_share),
+            processor_share: effect.and_then(EffectEntry::processor_share),
             skew_seconds: effect.and_then(EffectEntry::skew).map(Span::as_secs_f64),
             latency_seconds: effect.and_then(EffectEntry::latency).map(Span::as_secs_f64),
             exit_seconds: effect.and_then(EffectEntry::exit).map(Span::as_secs_f64),

@@ -288,6 +288,15 @@ pub struct FaultSummary {
     pub is_unnoticed: bool,
     /// The time at which the fault was injected.
     pub injected_seconds: Option<f64>,
+    /// For each command that the fault stopped, the node, and how the command ended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stopped: Vec<String>,
+    /// For a fault that slowed the commands of a node down, the share of its time in which they were not stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ran_share: Option<f64>,
+    /// For such a fault, the processor time that the commands used, as a share of its time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processor_share: Option<f64>,
     /// An upper bound on the seconds from the fault's first to its last effect; `None` for a single target,
     /// or without measurements.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -307,11 +316,31 @@ impl FaultSummary {
         self.state == "effective"
     }
 
-    /// Formats the fault's latency, skew and exits, if measured, and whether nothing noticed it.
+    /// Formats the fault's latency, skew and exits, if measured, or how commands ended, and whether nothing noticed it.
     pub(crate) fn measured(&self) -> String {
+        /// The number of commands that are listed.
+        const MOST: usize = 4;
         let unnoticed = if self.is_unnoticed { "; noticed by nothing" } else { "" };
-        measured(self.latency_seconds, self.skew_seconds, self.exit_seconds) + unnoticed
+        if !self.stopped.is_empty() {
+            let listed = self.stopped.iter().take(MOST).cloned().collect::<Vec<_>>().join("; ");
+            let more = match self.stopped.len().saturating_sub(MOST) {
+                0 => String::new(),
+                more => format!("; and {more} more"),
+            };
+            return format!(": {listed}{more}{unnoticed}");
+        }
+        let slowed = slowed(self.ran_share, self.processor_share);
+        measured(self.latency_seconds, self.skew_seconds, self.exit_seconds) + &slowed + unnoticed
     }
+}
+
+/// Formats the time that commands had while a fault slowed them down, if measured, such as
+/// `, ran 25 % of the time, used 24 % of a core`.
+pub(crate) fn slowed(ran: Option<f64>, processor: Option<f64>) -> String {
+    let percent = |it: f64| format!("{:.0} %", it * 100.0);
+    let ran = ran.map(|it| format!(", ran {} of the time", percent(it)));
+    let used = processor.map(|it| format!(", used {} of a core", percent(it)));
+    ran.into_iter().chain(used).collect()
 }
 
 /// Formats the latency, the skew and the exits of a fault, in seconds, if measured, such as

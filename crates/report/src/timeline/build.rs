@@ -7,16 +7,17 @@ use faultline_core::{
     Attempt, Cause, Claim, Incarnation, MessageId, Position, ProcessId, Span, Theft, TheftStep, Time,
 };
 use faultline_history::availability::{probes, unnoticed};
-use faultline_history::expected::{Exit, assess, exits, log_of, took_effect};
+use faultline_history::expected::{CommandStop, Exit, assess, exits, log_of, stops, took_effect};
 use faultline_history::lost::{FactPosition, Returns, instant, ran};
 use faultline_history::outages::outages;
 use faultline_history::recoveries::Recoveries;
 use faultline_history::redundant::redundant;
 use faultline_history::{GroupId, History, Ledger, Point};
+use faultline_trace::duration::lasted;
 
 use super::{
-    CommandExit, Failure, Injection, MessagePath, Takeover, Tasks, TheftContent, TheftPath, Timeline,
-    TimelineCheckpoint, TimelineRollback, UndonePeriod,
+    CommandExit, Failure, Injection, MessagePath, StoppedCommand, Takeover, Tasks, TheftContent, TheftPath,
+    Timeline, TimelineCheckpoint, TimelineRollback, UndonePeriod,
 };
 use crate::histories::HistorySummary;
 use crate::names::{DisplayNames, RollbackUnit};
@@ -32,6 +33,7 @@ pub(super) fn build(history: &History<'_>, names: &DisplayNames) -> Timeline {
     timeline.probes = probes(history);
     timeline.histories = history.clients().iter().map(|it| HistorySummary::of(it, history)).collect();
     timeline.exits = command_exits(history);
+    timeline.stops = stopped_commands(history);
     timeline.took_effect = took_effect(history);
     timeline.redundant = redundant(history);
     if history.context.system.is_some() {
@@ -62,6 +64,25 @@ fn command_exits(history: &History<'_>) -> Vec<CommandExit> {
         log: log_of(history, it.source.process, it.source.life),
     };
     let mut all: Vec<CommandExit> = exits(history).into_iter().map(exit).collect();
+    all.sort_by_key(|it| it.at);
+    all
+}
+
+fn stopped_commands(history: &History<'_>) -> Vec<StoppedCommand> {
+    let stop = |it: CommandStop<'_>| StoppedCommand {
+        at: it.at,
+        process: it.process,
+        life: it.life,
+        how: match it.killed {
+            false => format!("ended {} after SIGTERM: {}", lasted(it.latency), it.ending),
+            true => {
+                format!("did not end, and was killed {} after SIGTERM: {}", lasted(it.latency), it.ending)
+            }
+        },
+        said: it.said,
+        log: log_of(history, it.process, it.life),
+    };
+    let mut all: Vec<StoppedCommand> = stops(history).into_iter().map(stop).collect();
     all.sort_by_key(|it| it.at);
     all
 }

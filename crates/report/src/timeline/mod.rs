@@ -84,6 +84,8 @@ pub struct Timeline {
     pub histories: Vec<HistorySummary>,
     /// Commands of a user's own system that ended by themselves, in chronological order.
     pub exits: Vec<CommandExit>,
+    /// Commands of a user's own system that ended because a fault had told them to, in chronological order.
+    pub stops: Vec<StoppedCommand>,
     /// The faults that took effect.
     pub took_effect: BTreeSet<FaultNo>,
     /// The faults of a system that changed nothing, and why.
@@ -111,6 +113,23 @@ pub struct CommandExit {
     pub life: Life,
     /// How the command ended.
     pub ending: String,
+    /// What the command wrote last, as one line; `None` if it wrote nothing.
+    pub said: Option<String>,
+    /// The file with the command's output, in the directory of the record.
+    pub log: String,
+}
+
+/// A command of a user's own system that ended because a fault had told it to.
+#[derive(Clone, Debug)]
+pub struct StoppedCommand {
+    /// The time at which all processes of the command had ended.
+    pub at: Time,
+    /// The process whose command it was.
+    pub process: ProcessId,
+    /// The life of the process.
+    pub life: Life,
+    /// How the command ended, and when, as the end of a sentence: `ended 120 ms after SIGTERM: exit status 0`.
+    pub how: String,
     /// What the command wrote last, as one line; `None` if it wrote nothing.
     pub said: Option<String>,
     /// The file with the command's output, in the directory of the record.

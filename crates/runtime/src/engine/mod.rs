@@ -322,6 +322,10 @@ impl<P: Process + Send + 'static> Engine<P> {
                 self.instruct(Instruction::Check(check));
                 return Ok(());
             }
+            ToNode::Stop(within) => {
+                self.instruct(Instruction::StopCommand(within));
+                return Ok(());
+            }
             ToNode::Watch(triggers) => {
                 handler.attention.watches = triggers;
                 return Ok(());
@@ -345,6 +349,11 @@ impl<P: Process + Send + 'static> Engine<P> {
                     self.shaping.apply().await.map_err(EngineError::Links)?;
                 }
                 self.transport.cut(from, to, cut);
+                has_effect = !cut || self.shaping.drops();
+            }
+            ToNode::Split { of, nodes, cut } => {
+                self.shaping.split(of, nodes, cut);
+                self.shaping.apply().await.map_err(EngineError::Links)?;
                 has_effect = !cut || self.shaping.drops();
             }
             ToNode::Impair(in_force) => {

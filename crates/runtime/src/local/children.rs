@@ -10,7 +10,7 @@ use std::process::{ExitStatus, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
 
-use faultline_core::{Boot, Life, ProcessId, Span, StorageFate, Time};
+use faultline_core::{Boot, FaultNo, Life, ProcessId, Span, StorageFate, Time};
 use faultline_guard::{Guard, MOST_SEARCHES, PAUSE, RunId, VARIABLE, group_file, kill_group, matching};
 use faultline_shaper::Kernel;
 use faultline_tc::namespace::Hub;
@@ -24,6 +24,7 @@ use tokio::process::Command;
 use tokio::sync::watch;
 use tracing::warn;
 
+use super::slices::{Slices, SlowLife};
 use crate::clock::Clock;
 use crate::exits::{has_ended, is_by_kill, last_output};
 use crate::node::{NodeInput, NodeOptions};
@@ -46,6 +47,14 @@ pub(super) struct Children {
     /// For a system, the identifiers of its nodes' commands, and the program that ends them with this one.
     commands: Option<Commands>,
     children: BTreeMap<(ProcessId, Life), Child>,
+    /// The newest life of each process.
+    newest: BTreeMap<ProcessId, Life>,
+    /// The processes whose commands are slow: the fault, and the percentage of its time that what they do takes.
+    slow: BTreeMap<ProcessId, (FaultNo, u32)>,
+    /// The lives whose commands are slow.
+    slices: BTreeMap<ProcessId, Slices>,
+    /// The lives whose commands are paused.
+    paused: BTreeSet<(ProcessId, Life)>,
 }
 
 /// The commands of a system.
@@ -73,7 +82,20 @@ impl Children {
         is_system: bool,
     ) -> Result<Children, RunError> {
         let commands = is_system.then(|| Commands::guarded(&command, &run_dir)).transpose()?;
-        Ok(Children { command, run_dir, names, hub, place_context, commands, children: BTreeMap::new() })
+        let (children, newest, slow, slices, paused) = Default::default();
+        Ok(Children {
+            command,
+            run_dir,
+            names,
+            hub,
+            place_context,
+            commands,
+            children,
+            newest,
+            slow,
+            slices,
+            paused,
+        })
     }
 
     /// Removes the stored data of the node of `process`, and those of its command.
@@ -135,6 +157,25 @@ impl Children {
         let group = group_file(&self.node_dir(life.0).join(life.1.0.to_string()));
         let id = run.of_life(life.0, life.1);
         !group.exists() && !is_running(|it| it == id, &self.pids_of(&[life]))
+    }
+
+    /// Slows the commands of the newest life of a process down if a fault says so.
+    fn begin_slices(&mut self, process: ProcessId) {
+        self.slices.remove(&process);
+        let Some((&(no, percent), &life)) = self.slow.get(&process).zip(self.newest.get(&process)) else {
+            return;
+        };
+        let Some((commands, child)) = self.commands.as_ref().zip(self.children.get(&(process, life))) else {
+            return;
+        };
+        if !child.is_alive() {
+            return;
+        }
+        let (id, node) = (commands.run.of_life(process, life), child.pid);
+        let is_paused = self.paused.contains(&(process, life));
+        let of = SlowLife { no, process, life, id, node, percent, is_paused };
+        let PlaceContext { clock, host_events, .. } = &self.place_context;
+        self.slices.insert(process, Slices::begin(of, *clock, host_events.clone()));
     }
 
     /// Returns the numbers of the nodes' own processes.
@@ -254,6 +295,8 @@ impl PlaceBackend for Children {
             host_events.put(HostEvent::Ended { process, life, unexpected_end });
         });
         self.children.insert((process, life), Child { pid, exited, killed });
+        self.newest.insert(process, life);
+        self.begin_slices(process);
         Ok(())
     }
 
@@ -268,6 +311,7 @@ impl PlaceBackend for Children {
     async fn kill(&mut self, lives: &[(ProcessId, Life)], storage: StorageFate) -> Result<(), RunError> {
         let alive: Vec<_> =
             lives.iter().copied().filter(|&(process, life)| self.hosts(process, life)).collect();
+        alive.iter().for_each(|it| drop(self.slices.remove(&it.0)));
         let ids = self.ids_of(&alive);
         // A search takes much longer than the signals that follow.
         let commands = match ids.is_empty() {
@@ -311,6 +355,13 @@ impl PlaceBackend for Children {
             None => self.signal(process, life, signal)?,
             // The node's own process continues: it observes the command.
             Some(commands) => {
+                match paused {
+                    true => drop(self.paused.insert((process, life))),
+                    false => drop(self.paused.remove(&(process, life))),
+                }
+                if let Some(slices) = self.slices.get(&process) {
+                    slices.set_paused(paused);
+                }
                 let child = self.children.get(&(process, life)).filter(|it| it.is_alive());
                 let id = commands.run.of_life(process, life);
                 child.is_some_and(|child| {
@@ -332,7 +383,16 @@ impl PlaceBackend for Children {
         Ok(())
     }
 
+    fn slow(&mut self, process: ProcessId, by: Option<(FaultNo, u32)>) {
+        match by {
+            Some(by) => drop(self.slow.insert(process, by)),
+            None => drop(self.slow.remove(&process)),
+        }
+        self.begin_slices(process);
+    }
+
     async fn end(&mut self, told: &[(ProcessId, Life)]) -> Result<(), RunError> {
+        self.slices.clear();
         let ends = told.iter().filter_map(|life| self.children.get(life)).map(|child| child.exited.clone());
         let ends: Vec<_> = ends.collect();
         let all_ended = async {

@@ -3,6 +3,7 @@
 
 mod children;
 mod pressure;
+mod slices;
 
 use std::ffi::OsString;
 use std::net::TcpListener;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use faultline_core::fault::{FaultState, LinkProperties};
-use faultline_core::{ClusterId, Fault, FaultNo, Gauges, Span, Target};
+use faultline_core::{ClusterId, Fault, FaultNo, Gauges, Span};
 use faultline_trace::Manifest;
 use faultline_trace::manifest::BackendKind;
 
@@ -188,7 +188,7 @@ impl VerdictLabel {
 impl FaultEntry {
     /// Creates the entry of a fault that has not been injected.
     pub(crate) fn new(fault: &Fault) -> FaultEntry {
-        let is_at_once = fault.kills().is_some_and(Target::is_at_once);
+        let is_at_once = fault.kills_at_once().is_some();
         FaultEntry { kind: fault.kind(), is_at_once, is_injected: false, state: FaultState::Pending }
     }
 }

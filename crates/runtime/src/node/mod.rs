@@ -315,6 +315,7 @@ async fn host<P: Process + Send + 'static>(
         process,
         life,
         boot: setup.boot,
+        command: setup.command,
         description,
     };
     let commands = system
@@ -389,6 +390,9 @@ async fn shape(
     for &(from, to) in &setup.cut {
         shaping.cut(from, to, true);
     }
+    for (of, nodes) in &setup.splits {
+        shaping.split(*of, nodes.clone(), true);
+    }
     shaping.apply().await.map_err(NodeError::Links)?;
     Ok(shaping)
 }
@@ -434,7 +438,7 @@ fn commands<P: Process + 'static>(
     let record = recording.record.clone();
     let recorder = Recorder::new(&system, move |it| record(it, None), reports);
     match executor {
-        None => Commands::here(system.booted(start.boot), recorder, recording),
+        None => Commands::here(system.booted(start.boot, start.command), recorder, recording),
         Some(socket) => Commands::in_executor(socket, start, &system, recorder, move |error| {
             drop(engine.send(Stimulus::Broken(EngineError::Commands(error))));
         }),

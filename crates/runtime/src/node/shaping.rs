@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use faultline_core::fault::LinkProperties;
-use faultline_core::{ClusterId, ProcessId};
+use faultline_core::{ClusterId, FaultNo, ProcessId};
 use faultline_shaper::tree::{ALL_LOST, Peer, Prefix};
 use faultline_shaper::{Kernel, ShapingSide, Tree};
 use faultline_tc::namespace::{INTERFACE, prefix_of};
@@ -23,6 +23,9 @@ use crate::control::{Directory, DirectoryEntry};
 use crate::links::Links;
 use crate::shaper::{Shaper, ShaperError};
 use crate::transport::Identity;
+
+/// Stands for a cluster of nodes that a partition within their cluster separates from this node.
+const CUT_OFF: ClusterId = ClusterId(0x7fff);
 
 /// The reason why traffic control could not be configured.
 #[derive(Debug, Error)]
@@ -58,6 +61,8 @@ pub(crate) struct Shaping {
     changed: BTreeMap<(ClusterId, ClusterId), LinkProperties>,
     /// For a system, the links whose packets are dropped.
     cut: BTreeSet<(ClusterId, ClusterId)>,
+    /// For a system, the partitions within clusters: the nodes on one side.
+    splits: BTreeMap<FaultNo, Vec<ProcessId>>,
     /// Whether the packets of a system's own programs use the links. The transport then emulates nothing, so that
     /// measurements show what these programs experience.
     is_of_system: bool,
@@ -94,8 +99,8 @@ impl Shaping {
         });
         // Only in namespaces do process numbers determine addresses.
         let peers = if matches!(hands, Some((ShapingMethod::Own, _))) { peers.collect() } else { Vec::new() };
-        let (changed, cut) = (BTreeMap::new(), BTreeSet::new());
-        Shaping { hands, me, peers, links, changed, cut, is_of_system: false }
+        let (changed, cut, splits) = Default::default();
+        Shaping { hands, me, peers, links, changed, cut, splits, is_of_system: false }
     }
 
     /// States that the packets of a system's own programs use the links.
@@ -151,6 +156,27 @@ impl Shaping {
         if cut { self.cut.insert((from, to)) } else { self.cut.remove(&(from, to)) }
     }
 
+    /// Cuts some nodes of a cluster off from its others, or ends this.
+    pub(crate) fn split(&mut self, of: FaultNo, nodes: Vec<ProcessId>, cut: bool) {
+        match cut {
+            true => drop(self.splits.insert(of, nodes)),
+            false => drop(self.splits.remove(&of)),
+        }
+    }
+
+    /// Returns the peers. Those of the node's own cluster that a partition separates from it are in [`CUT_OFF`].
+    fn placed_peers(&self) -> Vec<Peer> {
+        let is_split = |peer: &Peer| {
+            let mut sides = self.splits.values().map(|nodes| {
+                let is_there = |it| nodes.contains(&it);
+                is_there(self.me.process) != is_there(ProcessId(peer.number.into()))
+            });
+            peer.cluster == self.me.cluster && sides.any(|it| it)
+        };
+        let placed = |it: &Peer| if is_split(it) { Peer { cluster: CUT_OFF, ..*it } } else { *it };
+        self.peers.iter().map(placed).collect()
+    }
+
     /// Records new requested properties of a link.
     pub(crate) fn ask(&mut self, from: ClusterId, to: ClusterId, properties: LinkProperties) {
         self.links.requested.insert((from, to), properties);
@@ -173,10 +199,11 @@ impl Shaping {
         let link = |from, to| {
             let changed = self.changed.get(&(from, to)).copied();
             let link = changed.unwrap_or_else(|| self.links.between(from, to));
-            let is_cut = self.cut.contains(&(from, to));
+            let is_cut = [from, to].contains(&CUT_OFF) || self.cut.contains(&(from, to));
             if is_cut { LinkProperties { loss_ppm: ALL_LOST, ..link } } else { link }
         };
-        let tree = |place| Tree::new(self.me.cluster, &self.peers, link, *kernel, place);
+        let peers = self.placed_peers();
+        let tree = |place| Tree::new(self.me.cluster, &peers, link, *kernel, place);
         let changes = match hands {
             ShapingMethod::Own => {
                 apply(INTERFACE, &tree(ShapingSide::Receiver)).map_err(ShapingError::Kernel)? as u64
@@ -251,6 +278,23 @@ mod tests {
             [(2, 1, Ipv4Addr::new(10, 1, 0, 33))],
             "one peer has ended, one has moved"
         );
+    }
+
+    #[test]
+    fn a_partition_within_a_cluster_separates_its_nodes_but_no_others() {
+        let mut shaping = shaping(Kernel { htb: true, ..Kernel::default() }).of_system();
+        let entries = vec![entry([10, 1, 0, 7], 0), entry([10, 1, 0, 1], 0), entry([10, 1, 0, 9], 1)];
+        shaping.meet(&Directory { entries });
+        let clusters = |it: &Shaping| it.placed_peers().iter().map(|it| it.cluster).collect::<Vec<_>>();
+        let [home, away] = [0, 1].map(ClusterId);
+        let [first, second] = [0, 1].map(FaultNo);
+        shaping.split(first, vec![ProcessId(0)], true);
+        assert_eq!(clusters(&shaping), [CUT_OFF, away]);
+        shaping.split(second, vec![ProcessId(0), ProcessId(1)], true);
+        shaping.split(first, Vec::new(), false);
+        assert_eq!(clusters(&shaping), [home, away], "both are on the same side");
+        shaping.split(second, vec![ProcessId(1)], true);
+        assert_eq!(clusters(&shaping), [CUT_OFF, away]);
     }
 
     #[test]

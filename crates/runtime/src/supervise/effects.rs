@@ -26,6 +26,8 @@ pub(super) struct Effects {
     /// The fault whose orders follow, and whether it ends lives. A pause does not: if a process is declared
     /// failed because of a pause, the pause has already taken effect.
     injecting: Option<(FaultNo, bool)>,
+    /// Faults that ask commands to end. They end lives later than they are injected.
+    stops: BTreeSet<FaultNo>,
     /// Lives that a fault ends, until their ends are reported.
     targets: BTreeMap<(ProcessId, Life), FaultNo>,
     /// For each order to pause a life that has not been answered, the fault that pauses the life, if any.
@@ -43,6 +45,9 @@ impl Effects {
         match *fact {
             Fact::Injecting { no, ref fault } => {
                 self.injecting = Some((no, fault.kills().is_some()));
+                if fault.is_stop() {
+                    self.stops.insert(no);
+                }
                 let due = due(no).unwrap_or_default();
                 self.entries.insert(no, EffectEntry { no, due, on: Vec::new(), idle: Vec::new() });
             }
@@ -50,6 +55,10 @@ impl Effects {
                 if self.injecting == Some((no, true)) =>
             {
                 self.targets.insert((process, life), no);
+            }
+            Fact::Failed { process, life, by: EndedBy::Fault(no), .. } if self.stops.contains(&no) => {
+                self.targets.insert((process, life), no);
+                self.injecting = None;
             }
             _ => self.injecting = None,
         }
@@ -72,7 +81,7 @@ impl Effects {
         let Seen { process, life, at, exited, error, is_idle } = seen;
         let no = self.pauses.get_mut(&(process, life))?.pop_front()??;
         self.was_idle(no, process, is_idle);
-        self.took_effect(no, Effect { process, life, at, exited, error });
+        self.took_effect(no, Effect { process, life, at, exited, slowed: None, error });
         self.entries.get(&no)
     }
 
@@ -82,7 +91,7 @@ impl Effects {
         for &Seen { process, life, at, exited, error, is_idle } in seen {
             let Some(no) = self.targets.remove(&(process, life)) else { continue };
             self.was_idle(no, process, is_idle);
-            self.took_effect(no, Effect { process, life, at, exited, error });
+            self.took_effect(no, Effect { process, life, at, exited, slowed: None, error });
             fault = Some(no);
         }
         self.entries.get(&fault?)
@@ -103,6 +112,16 @@ impl Effects {
         } else if let Some(no) = self.injecting() {
             self.in_force.insert((target, no));
         }
+    }
+
+    /// Records an order that cuts some nodes of a cluster off from its others, or ends this.
+    pub(super) fn splitting(&mut self, of: FaultNo, cluster: ClusterId, cut: bool) {
+        let target = (Affected::Cut(cluster, cluster), of);
+        if cut {
+            self.in_force.insert(target)
+        } else {
+            self.in_force.remove(&target)
+        };
     }
 
     /// Returns the faults that affect a process of `cluster` from its start, because they are in force. A node that

@@ -180,6 +180,7 @@ impl<P: PlaceBackend> Host<'_, P> {
             match host_event {
                 HostEvent::Stopped(seen) => self.stopped(&seen),
                 HostEvent::Paused(seen) => self.paused(seen),
+                HostEvent::Slowed(no, effect) => self.effects.applied(no, effect),
                 _ => {}
             }
         }
@@ -310,6 +311,11 @@ impl<P: PlaceBackend> Host<'_, P> {
         self.links.cut(from, to, cut);
     }
 
+    pub(super) fn note_split(&mut self, of: FaultNo, cluster: ClusterId, nodes: &[ProcessId], cut: bool) {
+        self.effects.splitting(of, cluster, cut);
+        self.links.split(of, cluster, nodes, cut);
+    }
+
     pub(super) fn note_impaired(&mut self, process: ProcessId, in_force: Impairments) {
         self.effects.changing(Affected::Node(process), in_force.faults());
         self.nodes.impaired.insert(process, in_force);
@@ -369,6 +375,11 @@ impl<P: PlaceBackend> Host<'_, P> {
             HostEvent::Paused(seen) => {
                 self.paused(seen);
                 self.journal.write(&JournalEntry::Paused(seen));
+                vec![]
+            }
+            HostEvent::Slowed(no, effect) => {
+                self.applied(no, effect);
+                self.observe_effects();
                 vec![]
             }
             HostEvent::Lost { process, life, storage, by } => {
@@ -439,7 +450,14 @@ impl<P: PlaceBackend> Host<'_, P> {
                     if !self.effects.is_applied(no) {
                         self.applied(
                             no,
-                            Effect { process, life, at: Some(at), exited: None, error: Span::ZERO },
+                            Effect {
+                                process,
+                                life,
+                                at: Some(at),
+                                exited: None,
+                                slowed: None,
+                                error: Span::ZERO,
+                            },
                         );
                     }
                 }
@@ -495,7 +513,7 @@ impl<P: PlaceBackend> Host<'_, P> {
             ToSupervisor::InForce(at) => {
                 if let Some(no) = self.nodes.confirmed(process, life) {
                     let error = self.places.clock_error(process);
-                    self.applied(no, Effect { process, life, at, exited: None, error });
+                    self.applied(no, Effect { process, life, at, exited: None, slowed: None, error });
                 }
                 self.observe_effects();
                 self.release_halted();
@@ -518,7 +536,8 @@ impl<P: PlaceBackend> Host<'_, P> {
         self.places.introduced(process, life);
         let place = (self.places.clock(process), self.places.kernel(process));
         let (changed, cut) = self.links.faults();
-        let setup = Setup { changed, cut, ..self.nodes.setup(process, keys, &self.options, place) };
+        let splits = self.links.splits();
+        let setup = Setup { changed, cut, splits, ..self.nodes.setup(process, keys, &self.options, place) };
         let at_start = self.effects.at_start(process, self.membership.cluster_of(process));
         self.nodes.connect(introduction, stream, setup, at_start, self.host_events.clone());
     }
@@ -573,6 +592,12 @@ impl<P: PlaceBackend> Host<'_, P> {
             Order::Check { process, life, check } => {
                 self.nodes.send_to_life(process, life, ToNode::Check(check));
             }
+            Order::Stop { process, life, within, command } => {
+                if let Some(command) = command {
+                    self.nodes.commands.insert(process, command);
+                }
+                self.nodes.send_to_life(process, life, ToNode::Stop(within));
+            }
             Order::Announce(membership) => {
                 let before = std::mem::replace(&mut self.membership, membership.clone());
                 self.links.members_change(&before, &membership, &self.nodes, self.clock.now());
@@ -618,6 +643,16 @@ impl<P: PlaceBackend> Host<'_, P> {
                 self.links.measuring.disturb_link(from, to, self.clock.now());
                 self.order_all(&ToNode::Cut { from, to, cut }, cut.then_some(from));
                 self.measure_later();
+            }
+            Order::Split { of, cluster, nodes, cut } => {
+                self.note_split(of, cluster, &nodes, cut);
+                self.links.measuring.disturb_link(cluster, cluster, self.clock.now());
+                self.order_all(&ToNode::Split { of, nodes, cut }, cut.then_some(cluster));
+                self.measure_later();
+            }
+            Order::Impair { process, in_force, .. } if self.options.supervisor.system.is_some() => {
+                self.places.slow(process, in_force.slow());
+                self.note_impaired(process, in_force);
             }
             Order::Impair { process, in_force, begins } => {
                 self.nodes.order(|it| it == process, |_| begins, &ToNode::Impair(in_force.clone()));

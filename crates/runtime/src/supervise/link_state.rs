@@ -1,9 +1,9 @@
 //! The state of the links: their measurements, and the faults that change or cut them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::LinkProperties;
-use faultline_core::{ClusterId, Membership, Presence, ProcessId, Span, Time};
+use faultline_core::{ClusterId, FaultNo, Membership, Presence, ProcessId, Span, Time};
 use faultline_trace::manifest::{LinkEntry, LinkMeasured};
 
 use super::RunOptions;
@@ -22,6 +22,8 @@ pub(super) struct LinkState {
     measure_again_for: Span,
     changed: BTreeMap<(ClusterId, ClusterId), LinkProperties>,
     cut: Vec<(ClusterId, ClusterId)>,
+    /// The partitions within clusters: the cluster, and the nodes on one side.
+    splits: BTreeMap<FaultNo, (ClusterId, Vec<ProcessId>)>,
 }
 
 impl LinkState {
@@ -33,6 +35,7 @@ impl LinkState {
             measure_again_for: options.measure_again_for,
             changed: BTreeMap::new(),
             cut: Vec::new(),
+            splits: BTreeMap::new(),
         }
     }
 
@@ -50,6 +53,27 @@ impl LinkState {
         if cut {
             self.cut.push((from, to));
         }
+    }
+
+    /// Records whether a partition cuts some nodes of a cluster off from its others.
+    pub(super) fn split(&mut self, of: FaultNo, cluster: ClusterId, nodes: &[ProcessId], cut: bool) {
+        match cut {
+            true => drop(self.splits.insert(of, (cluster, nodes.to_vec()))),
+            false => drop(self.splits.remove(&of)),
+        }
+    }
+
+    /// Returns the partitions within clusters, with the nodes on one side.
+    pub(super) fn splits(&self) -> Vec<(FaultNo, Vec<ProcessId>)> {
+        self.splits.iter().map(|(of, (_, nodes))| (*of, nodes.clone())).collect()
+    }
+
+    /// Returns a predicate for links that a fault has changed or cut.
+    fn is_disturbed(&self) -> impl Fn(ClusterId, ClusterId) -> bool + use<> {
+        let changed = self.changed.keys().copied();
+        let split = self.splits.values().map(|it| (it.0, it.0));
+        let all: BTreeSet<_> = changed.chain(self.cut.iter().copied()).chain(split).collect();
+        move |from, to| all.contains(&(from, to))
     }
 
     /// Returns the links that faults change, with their properties, and those that partitions cut.
@@ -70,7 +94,7 @@ impl LinkState {
         began: Time,
         link: LinkMeasured,
     ) -> bool {
-        let is_disturbed = disturbed(&self.changed, &self.cut);
+        let is_disturbed = self.is_disturbed();
         let counts = self.measuring.counts((by, to), requested, began, is_disturbed);
         if counts {
             self.measuring.measured((by, to), requested, link);
@@ -87,7 +111,8 @@ impl LinkState {
         requested: Span,
         echoes: &[ObservedEcho],
     ) -> Option<LinkEntry> {
-        self.measuring.observed(ends, requested, echoes, disturbed(&self.changed, &self.cut))
+        let is_disturbed = self.is_disturbed();
+        self.measuring.observed(ends, requested, echoes, is_disturbed)
     }
 
     /// Measures the links once all nodes listen. If a node was restarted in the meantime, requests the missing
@@ -103,7 +128,7 @@ impl LinkState {
 
     /// Requests missing measurements, except for links that a fault currently affects.
     fn measure_undone(&self, nodes: &Nodes) {
-        for (by, links) in self.measuring.undone(disturbed(&self.changed, &self.cut)) {
+        for (by, links) in self.measuring.undone(self.is_disturbed()) {
             nodes.send_to_process(by, ToNode::Measure(links, self.measure_again_for));
         }
     }
@@ -172,12 +197,4 @@ impl LinkState {
     pub(super) fn observe_all(&self, nodes: &Nodes) {
         self.measuring.observers().into_iter().for_each(|process| self.observe(process, nodes));
     }
-}
-
-/// Returns a predicate for links that a fault has changed or cut.
-fn disturbed<'a>(
-    changed: &'a BTreeMap<(ClusterId, ClusterId), LinkProperties>,
-    cut: &'a [(ClusterId, ClusterId)],
-) -> impl Fn(ClusterId, ClusterId) -> bool + 'a {
-    |from, to| changed.contains_key(&(from, to)) || cut.contains(&(from, to))
 }

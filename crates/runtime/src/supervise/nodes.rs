@@ -38,6 +38,8 @@ pub(super) struct Nodes {
     pub(super) registered: BTreeSet<ProcessId>,
     pub(super) watches: Vec<Trigger>,
     pub(super) impaired: BTreeMap<ProcessId, Impairments>,
+    /// In a system, the numbers of the faults in the list whose commands nodes run instead of their own.
+    pub(super) commands: BTreeMap<ProcessId, u16>,
     follows: Vec<FactKind>,
     heartbeat_every: Span,
 }
@@ -65,6 +67,7 @@ impl Nodes {
             registered: BTreeSet::new(),
             watches: Vec::new(),
             impaired: BTreeMap::new(),
+            commands: BTreeMap::new(),
             follows: FactKind::OF_PROCESSES.into_iter().filter(|&kind| supervisor.follows(kind)).collect(),
             heartbeat_every: heartbeat_every.min(HEARTBEAT_AT_LEAST_EVERY),
         }
@@ -97,8 +100,10 @@ impl Nodes {
             heartbeat_every: self.heartbeat_every,
             changed: Vec::new(),
             cut: Vec::new(),
+            splits: Vec::new(),
             watches: self.watches.clone(),
             impaired: self.impaired.get(&process).cloned().unwrap_or_default(),
+            command: self.commands.get(&process).copied(),
         }
     }
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use faultline_core::{Boot, EndedBy, Life, ProcessId, Span, StorageFate, Time};
+use faultline_core::{Boot, EndedBy, FaultNo, Life, ProcessId, Span, StorageFate, Time};
 use faultline_shaper::Kernel;
+use faultline_trace::manifest::Effect;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -27,6 +28,8 @@ pub(crate) enum HostEvent {
     Stopped(Vec<Seen>),
     /// The answer to an order to pause a life. Contains no time if the life was not running.
     Paused(Seen),
+    /// A fault has begun to slow the commands of a life down, or no longer does. The effect then states what time they had.
+    Slowed(FaultNo, Effect),
     /// A life has lost its place. The life is no longer accepted, whether or not it is still running.
     Lost { process: ProcessId, life: Life, storage: StorageFate, by: EndedBy },
 }
@@ -114,6 +117,12 @@ pub(crate) trait PlaceBackend {
     /// Pauses or resumes a life. Later orders to the life take effect afterwards. Answers each order to pause a life
     /// with [`HostEvent::Paused`].
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError>;
+
+    /// Slows the commands of a process's node down, in this life and the next ones, or no longer does. Replaces earlier orders.
+    /// Reports effects as [`HostEvent::Slowed`]. A backend without systems need not implement this method.
+    fn slow(&mut self, process: ProcessId, by: Option<(FaultNo, u32)>) {
+        let _ = (process, by);
+    }
 
     /// Ends all lives. The lives in `told` have lost their connection, which tells them to end, and have
     /// [`GRACE_PERIOD`] to seal their facts. All lives that are still running are then killed. Afterwards, the record

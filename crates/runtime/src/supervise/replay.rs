@@ -135,6 +135,7 @@ impl<P: PlaceBackend> Host<'_, P> {
                     self.note_relink(from, to, properties, since);
                 }
                 Order::Cut { from, to, cut } => self.note_cut(from, to, cut),
+                Order::Split { of, cluster, nodes, cut } => self.note_split(of, cluster, &nodes, cut),
                 Order::Impair { process, in_force, .. } => self.note_impaired(process, in_force),
                 Order::Pause { process, life, paused: true } => self.effects.pausing(process, life),
                 Order::Kill { .. }
@@ -143,7 +144,8 @@ impl<P: PlaceBackend> Host<'_, P> {
                 | Order::Flip { .. }
                 | Order::Prepare { .. }
                 | Order::SetUp { .. }
-                | Order::Check { .. } => {}
+                | Order::Check { .. }
+                | Order::Stop { .. } => {}
                 Order::End(outcome) => memory.outcome = Some(outcome),
             }
         }

@@ -288,6 +288,7 @@ mod tests {
         let system = NodeSystem {
             id: format!("test-{}", std::process::id()),
             command: vec!["sleep".into(), "60".into()],
+            later_commands: Default::default(),
             env: vec![("OWN".into(), "1".into())],
             files: Vec::new(),
             dir: path.clone(),

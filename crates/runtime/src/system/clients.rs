@@ -568,6 +568,7 @@ mod tests {
         let system = NodeSystem {
             id: id.clone(),
             command: vec!["sleep".into(), "60".into()],
+            later_commands: Default::default(),
             env: Vec::new(),
             files: Vec::new(),
             dir: path.clone(),

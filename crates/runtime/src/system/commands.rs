@@ -219,8 +219,10 @@ impl Rules {
                     next.is_some_and(|it| std::mem::replace(it, sample.saturating_add(1)) == *sample);
                 is_next && is_short(ending) && said.len() <= MOST_SAID_BY_PROBE
             }
-            // Clients do not run in a container.
-            Told::Observed(Observation::Invoked { .. } | Observation::Concluded { .. }) => false,
+            // Clients do not run in a container, and no fault asks its command to end.
+            Told::Observed(
+                Observation::Invoked { .. } | Observation::Concluded { .. } | Observation::Stopped { .. },
+            ) => false,
             Told::Observed(Observation::Exited { ending, said }) => {
                 is_short(ending) && said.len() <= MOST_SAID_BY_PROBE
             }

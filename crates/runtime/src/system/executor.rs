@@ -80,6 +80,8 @@ pub struct Start {
     pub life: Life,
     /// Whether the data of the node exist.
     pub boot: Boot,
+    /// The number of the fault in the list whose command the node runs, if it is not its own.
+    pub command: Option<u16>,
     /// The description of the run, from the options of its supervisor.
     pub description: Vec<u8>,
 }
@@ -235,7 +237,7 @@ impl Executor {
         let (mut read, mut write) = stream.into_split();
         let id = self.id.borrow().clone();
         let system = match self.prepare(&start) {
-            Ok(system) => NodeSystem { id: id.clone(), ..system.booted(start.boot) },
+            Ok(system) => NodeSystem { id: id.clone(), ..system.booted(start.boot, start.command) },
             Err(why) => return drop(control::send(&mut write, &Told::NotReady(why)).await),
         };
         let (instructions, instructed) = mpsc::unbounded_channel();

@@ -14,6 +14,7 @@ mod orphans;
 mod output;
 mod runner;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -41,6 +42,8 @@ pub struct NodeSystem {
     pub id: String,
     /// The command and its arguments.
     pub command: Vec<String>,
+    /// Other commands, one of which the node may run after a restart, by the number of the fault in the list.
+    pub later_commands: BTreeMap<u16, Vec<String>>,
     /// Environment variables of all commands of the node.
     pub env: Vec<(String, String)>,
     /// The content of each file in the working directory, by relative path.
@@ -76,8 +79,11 @@ pub struct NodeSystem {
 }
 
 impl NodeSystem {
-    /// Lets the commands know how the life begins.
-    pub(crate) fn booted(mut self, boot: Boot) -> NodeSystem {
+    /// Lets the commands know how the life begins, and replaces the node's command if a fault states another one.
+    pub(crate) fn booted(mut self, boot: Boot, command: Option<u16>) -> NodeSystem {
+        if let Some(later) = command.and_then(|it| self.later_commands.remove(&it)) {
+            self.command = later;
+        }
         let boot = match boot {
             Boot::Fresh => "fresh",
             Boot::Restarted => "restarted",

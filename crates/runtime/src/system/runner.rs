@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use faultline_core::observation::{MOST_SAID_BY_CHECK, MOST_SAID_BY_PROBE};
 use faultline_core::{CheckNo, Ending, Observation, Span};
-use faultline_guard::Processes;
+use faultline_guard::{MOST_SEARCHES, PAUSE, Processes};
 use faultline_supervisor::AfterExit;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::{Pid, getpid};
@@ -48,6 +48,8 @@ pub(crate) enum Instruction {
     SetUp,
     /// Carries out a check.
     Check(CheckNo),
+    /// Asks the command to end, and kills what remains of it after this time. No command follows in this life.
+    StopCommand(Span),
     /// The run has begun: starts the command, unless it has been started, and the probes.
     Begin,
     /// Ends all processes of the node: asks the command to end, and kills what remains in the end.
@@ -85,6 +87,8 @@ pub(crate) async fn run(
         has_failed: Cell::new(false),
         is_stopping: Cell::new(false),
         exited: Cell::new(None),
+        is_told_to_end: Cell::new(false),
+        ended: Cell::new(None),
         group: Cell::new(None),
         output: RefCell::default(),
         readers: RefCell::default(),
@@ -98,7 +102,7 @@ pub(crate) async fn run(
     let mut tasks = JoinSet::new();
     while let Some(instruction) = instructions.recv().await {
         let is_start = matches!(instruction, Instruction::Prepare | Instruction::Begin);
-        if is_start && !std::mem::replace(&mut is_started, true) {
+        if is_start && !shared.is_told_to_end.get() && !std::mem::replace(&mut is_started, true) {
             tasks.spawn_local(shared.clone().run_command());
         }
         match instruction {
@@ -107,6 +111,11 @@ pub(crate) async fn run(
                 tasks.spawn_local(shared.clone().finish_clients(no));
             }
             Instruction::Check(no) => drop(tasks.spawn_local(shared.clone().check(no))),
+            Instruction::StopCommand(within) => {
+                if !shared.is_told_to_end.replace(true) {
+                    tasks.spawn_local(shared.clone().stop_command(within.into(), is_started));
+                }
+            }
             Instruction::SetUp => drop(tasks.spawn_local(shared.clone().set_up())),
             Instruction::Begin if !std::mem::replace(&mut is_probing, true) => {
                 for index in 0..shared.system.probes.len() {
@@ -148,6 +157,10 @@ pub(super) struct Shared {
     is_stopping: Cell<bool>,
     /// When the first process of the command ended, and whether with status 0.
     exited: Cell<Option<(Instant, bool)>>,
+    /// Whether a fault has asked the command to end.
+    is_told_to_end: Cell<bool>,
+    /// How the command ended.
+    ended: Cell<Option<Ending>>,
     /// The process group of the command, while its first process runs.
     group: Cell<Option<Pid>>,
     output: RefCell<Merged>,
@@ -241,6 +254,45 @@ impl Shared {
         drop(timeout(OUTPUT_WITHIN, read).await);
     }
 
+    /// Asks the command to end, kills what remains of it after a while, and tells how it ended.
+    async fn stop_command(self: Rc<Self>, within: Duration, is_started: bool) {
+        let asked = Instant::now();
+        let until = asked + within;
+        // A command that a fault has paused stays paused.
+        match self.group.get() {
+            Some(group) => {
+                let _ = killpg(group, Signal::SIGTERM);
+            }
+            None => signal_all(&self.remaining(), Signal::SIGTERM),
+        }
+        while self.group.get().is_some() && Instant::now() < until {
+            sleep_until(until.min(Instant::now() + READY_EVERY / 5)).await;
+        }
+        while Instant::now() < until && !self.remaining().is_empty() {
+            sleep_until(until.min(Instant::now() + LOOKS_EVERY)).await;
+        }
+        let mut killed = false;
+        for _ in 0..MOST_SEARCHES {
+            let left = self.remaining();
+            if left.is_empty() {
+                break;
+            }
+            killed = true;
+            signal_all(&left, Signal::SIGKILL);
+            sleep(PAUSE).await;
+        }
+        let latency = Span(asked.elapsed().as_nanos() as u64);
+        let ending = loop {
+            match self.ended.take() {
+                Some(ending) => break ending,
+                None if is_started => sleep(READY_EVERY / 5).await,
+                None => break Ending::Impossible("its command had not been started".into()),
+            }
+        };
+        let said = quoted(self.output.borrow().last_line().as_bytes(), MOST_SAID_BY_PROBE).into();
+        self.observe(Observation::Stopped { ending, latency, killed, said }).await;
+    }
+
     /// Tells the node's process something. Waits while that process is busy.
     async fn tell(&self, told: Told) {
         // The receiver is closed only if the node is about to exit.
@@ -255,6 +307,7 @@ impl Shared {
     async fn run_command(self: Rc<Self>) {
         if let Err(error) = self.prepare_directories() {
             self.is_settled.set(true);
+            self.ended.set(Some(Ending::Impossible("its files cannot be written".into())));
             return self.give_up(format!("cannot be started: its files cannot be written: {error}")).await;
         }
         self.start_clients().await;
@@ -264,6 +317,10 @@ impl Shared {
         };
         self.is_settled.set(true);
         if self.is_stopping.get() {
+            return;
+        }
+        self.ended.set(Some(ending.clone()));
+        if self.is_told_to_end.get() {
             return;
         }
         let is_permitted = match self.system.after_exit {
@@ -375,7 +432,11 @@ impl Shared {
     /// Returns the processes of the life, except those of attempts.
     fn remaining(&self) -> Vec<Pid> {
         let all = faultline_guard::matching(|it| it == self.system.id, &[getpid()]);
-        let attempts = Processes::all().with_descendants(orphans::started());
+        let mut attempts = orphans::started();
+        if let Some(command) = self.group.get() {
+            attempts.remove(&command);
+        }
+        let attempts = Processes::all().with_descendants(attempts);
         let is_of_attempt = |it: Pid| attempts.contains(&it) || faultline_guard::is_of_attempt(it);
         all.into_iter().filter(|it| !is_of_attempt(*it)).collect()
     }
@@ -534,5 +595,12 @@ impl Shared {
     /// Reports that the system cannot be started. `what` is a predicate.
     async fn give_up(&self, what: String) {
         self.tell(Told::NotReady(what)).await;
+    }
+}
+
+fn signal_all(processes: &[Pid], signal: Signal) {
+    for pid in processes {
+        // A process that has ended in the meantime needs no signal.
+        let _ = kill(*pid, signal);
     }
 }

@@ -4,7 +4,7 @@ use faultline_core::fault::Impairment;
 use faultline_core::{
     Boot, CheckNo, Cluster, ClusterId, EndedBy, Ending, Fact, FactKind, Fault, FaultNo, Gauges, Life,
     Membership, MembershipVersion, Observation, PlannedFault, ProcessId, Scope, Source, Span, StorageFate,
-    Time, Trigger, WatchNo,
+    Target, Time, Trigger, WatchNo,
 };
 use faultline_supervisor::{
     AfterExit, Config, FaultState, Order, Outcome, Report, Supervisor, SystemEnd, SystemRun,
@@ -426,4 +426,105 @@ fn a_fault_waits_for_a_line_for_its_watch_after_the_beginning() {
     assert_eq!(driver.killed(), [], "the line is for another watch");
     driver.log(30, NODES[1], 1);
     assert_eq!(driver.killed(), [NODES[1]]);
+}
+
+/// Returns a driver of two nodes in one cluster whose commands a fault stops at 20, once the run has begun.
+fn stopped(target: Target, in_turn: bool) -> TestDriver {
+    let (storage, repair, command) = (StorageFate::Kept, None, Some(3));
+    let fault = Fault::Stop { target, storage, repair, within: Span(500), in_turn, command };
+    let planned =
+        PlannedFault { no: FaultNo(0), trigger: Trigger::At(Time(10)), fault, reported: None, cause: None };
+    let system = run(SystemEnd::After(Span(100)), [AfterExit::End; 2]);
+    let mut driver = TestDriver::new(system, vec![planned], &[&NODES], Span::MAX);
+    driver.begins(10);
+    driver.report(20, Report::Timeout);
+    driver
+}
+
+/// The order to end the command of the first life of a node.
+fn stop(process: ProcessId) -> Order {
+    Order::Stop { process, life: FIRST, within: Span(500), command: Some(3) }
+}
+
+fn has_stopped() -> Observation {
+    Observation::Stopped { ending: Ending::Exit(0), latency: Span(7), killed: false, said: "".into() }
+}
+
+impl TestDriver {
+    fn told_to_stop(&self) -> Vec<Order> {
+        self.orders.iter().filter(|it| matches!(it, Order::Stop { .. })).cloned().collect()
+    }
+
+    /// Lets the command of a node end, and its next life become ready.
+    fn restarts(&mut self, now: u64, process: ProcessId) {
+        self.observe(now, process, FIRST, has_stopped());
+        self.report(now + 1, Report::Exited { process, life: FIRST });
+        self.report(now + 1, Report::Timeout);
+        self.report(now + 60, Report::Timeout);
+        self.report(now + 61, Report::Registered { process, life: Life(2) });
+    }
+}
+
+#[test]
+fn the_life_of_a_node_ends_once_its_command_has_stopped() {
+    let process = NODES[1];
+    let mut driver = stopped(process.into(), false);
+    assert_eq!((driver.told_to_stop(), driver.killed()), (vec![stop(process)], vec![]));
+    driver.report(200, Report::Timeout);
+    assert!(!driver.has_ended(), "the command has not ended");
+    driver.restarts(300, process);
+    let (storage, by) = (StorageFate::Kept, EndedBy::Fault(FaultNo(0)));
+    assert!(driver.orders.contains(&Order::Record(Fact::Failed { process, life: FIRST, storage, by })));
+    assert!(driver.orders.contains(&Order::Launch { process, life: Life(2), boot: Boot::Restarted }));
+    assert!(driver.has_ended(), "the run was over before");
+    let mut driver = stopped(process.into(), false);
+    driver.observe(30, NODES[0], FIRST, has_stopped());
+    assert_eq!(driver.killed(), [], "a node that was not told to stop cannot end its life");
+}
+
+#[test]
+fn nodes_restart_at_once_or_one_after_the_other() {
+    let [first, last] = NODES;
+    let driver = stopped(ClusterId(0).into(), false);
+    assert_eq!(driver.told_to_stop(), [stop(first), stop(last)]);
+    let mut driver = stopped(ClusterId(0).into(), true);
+    driver.restarts(30, first);
+    assert_eq!(driver.told_to_stop(), [stop(first)]);
+    driver.observe(100, first, Life(2), Observation::Ready);
+    assert_eq!(driver.told_to_stop(), [stop(first), stop(last)]);
+    assert!(!driver.has_ended(), "a node has not stopped yet");
+    driver.restarts(200, last);
+    assert!(driver.has_ended());
+}
+
+#[test]
+fn a_node_that_is_down_when_its_turn_comes_is_restarted_once_it_is_ready() {
+    let [first, last] = NODES;
+    let mut driver = stopped(ClusterId(0).into(), true);
+    driver.report(25, Report::Exited { process: last, life: FIRST });
+    driver.report(25, Report::Timeout);
+    driver.restarts(30, first);
+    driver.observe(100, first, Life(2), Observation::Ready);
+    driver.report(101, Report::Registered { process: last, life: Life(2) });
+    assert_eq!(driver.told_to_stop(), [stop(first)]);
+    driver.observe(110, last, Life(2), Observation::Ready);
+    let again = Order::Stop { process: last, life: Life(2), within: Span(500), command: Some(3) };
+    assert_eq!(driver.told_to_stop(), [stop(first), again]);
+}
+
+#[test]
+fn a_command_that_has_exited_cannot_be_stopped() {
+    let system = run(SystemEnd::After(Span(1_000)), [AfterExit::Stay; 2]);
+    let (storage, repair, command) = (StorageFate::Kept, None, None);
+    let target = NODES[0].into();
+    let fault = Fault::Stop { target, storage, repair, within: Span(500), in_turn: false, command };
+    let trigger = Trigger::At(Time(10));
+    let planned = PlannedFault { no: FaultNo(0), trigger, fault, reported: None, cause: None };
+    let mut driver = TestDriver::planned(system, vec![planned]);
+    driver.begins(10);
+    driver.observe(15, NODES[0], FIRST, exited(Ending::Exit(0)));
+    driver.report(20, Report::Timeout);
+    assert!(driver.told_to_stop().is_empty());
+    let [(_, FaultState::Ineffective(reason))] = &driver.supervisor.faults()[..] else { panic!("no effect") };
+    assert_eq!(&**reason, "no node of its target was running its command");
 }

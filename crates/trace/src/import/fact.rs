@@ -88,6 +88,12 @@ fn observation(kind: FactKind, run: &RunLine, from: &mut Fields<'_>) -> Read<Obs
             Observation::Logged { watch, line, log_line, is_error, groups }
         }
         FactKind::Exited => Observation::Exited { ending: ending(from)?, said: said(from)? },
+        FactKind::Stopped => Observation::Stopped {
+            ending: ending(from)?,
+            latency: latency(from)?,
+            killed: from.flag("killed")?,
+            said: said(from)?,
+        },
         FactKind::Checked => {
             let checks = run.expectations.iter().filter_map(|it| match it {
                 Expectation::Check { text, .. } => Some(&**text),
