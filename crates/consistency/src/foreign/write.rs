@@ -1,12 +1,14 @@
 //! Histories as EDN, so that Elle and Knossos can judge them, too.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write};
 
 use crate::models::Model;
 use crate::operation::{Answer, Call, History, Key, NEVER, Operation, Outcome, Step, Value};
 
 /// Writes the operations of a history as Jepsen does: a map per line, ordered by time. Each session is a process of its
-/// own. An operation without a result has no second line.
+/// own, and so is an operation that begins before the one before it in its session has ended. An operation without a result
+/// has no second line.
 ///
 /// # Errors
 ///
@@ -19,12 +21,13 @@ pub fn write(history: &History, model: &Model, out: &mut impl Write) -> fmt::Res
             events.push((it.return_at, number, true));
         }
     }
+    let processes = processes(&history.operations);
     // At the same time, a session returns before it calls again.
     events.sort_unstable();
     for (index, (time, number, is_return)) in events.into_iter().enumerate() {
         let it = &history.operations[number];
         let written = Written { history, model: model.name, operation: it };
-        write!(out, "{{:index {index}, :time {time}, :process {}, :type :", it.session)?;
+        write!(out, "{{:index {index}, :time {time}, :process {}, :type :", processes[number])?;
         match (is_return, &it.outcome) {
             (false, _) => write!(out, "invoke, :f :{}, {}", written.f(), written.asked())?,
             // This is how clients of Jepsen say that a register held another value.
@@ -42,6 +45,20 @@ pub fn write(history: &History, model: &Model, out: &mut impl Write) -> fmt::Res
         out.write_str("}\n")?;
     }
     Ok(())
+}
+
+/// Returns the number of the process of each operation.
+fn processes(operations: &[Operation]) -> Vec<u32> {
+    let mut busy_until: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut others = operations.iter().map(|it| it.session + 1).max().unwrap_or_default()..;
+    let process = |it: &Operation| match busy_until.get(&it.session) {
+        Some(until) if *until > it.call_at => others.next().unwrap_or(u32::MAX),
+        _ => {
+            busy_until.insert(it.session, it.return_at);
+            it.session
+        }
+    };
+    operations.iter().map(process).collect()
 }
 
 /// An operation of a history, in the terms of a model.
