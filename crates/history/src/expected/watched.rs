@@ -222,7 +222,7 @@ impl Measuring<'_, '_> {
         Ok(Figure::new(violating.number as f64, more, words))
     }
 
-    /// Returns whether so much time lies between two lines that they have an order, even if they are of different streams.
+    /// Returns whether two lines are far enough apart to have an order, even if they are of different streams.
     /// A busy machine delays both.
     fn is_apart(&self, before: &Line<'_>, after: &Line<'_>) -> bool {
         let apart = after.at.since(before.at).as_secs_f64() - self.busy(before.at, after.at).as_secs_f64();
