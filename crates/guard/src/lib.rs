@@ -13,5 +13,5 @@ mod processes;
 pub use guard::{Guard, MARK, serve};
 pub use processes::{
     ATTEMPT_VARIABLE, MOST_SEARCHES, PAUSE, Processes, RunId, VARIABLE, group_file, has, is_of_attempt,
-    is_running, is_without_environment, kill_group, matching, name_of, processor_time, signal,
+    is_running, is_without_environment, kill_group, matching, name_of, processor_time, signal, signal_all,
 };

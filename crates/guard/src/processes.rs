@@ -149,7 +149,7 @@ pub fn name_of(process: Pid) -> Option<String> {
 /// The unit of the kernel's processor times, on every architecture that Faultline supports.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Returns the processor time that processes have used, with that of their children for which they have waited.
+/// Returns the processor time of processes, including that of children that they have waited for.
 pub fn processor_time(of: &[Pid]) -> Duration {
     let ticks = |pid: &Pid| {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -230,11 +230,15 @@ pub fn kill_group(file: &Path) {
 /// Sends a signal to [these processes](matching). Returns whether there were any.
 pub fn signal(is_it: impl Fn(&str) -> bool, nodes: &[Pid], signal: Signal) -> bool {
     let found = matching(is_it, nodes);
-    for pid in &found {
-        // A process that has ended in the meantime needs no signal.
+    signal_all(&found, signal);
+    !found.is_empty()
+}
+
+/// Sends a signal to processes. One that has ended in the meantime needs none.
+pub fn signal_all(processes: &[Pid], signal: Signal) {
+    for pid in processes {
         let _ = kill(*pid, signal);
     }
-    !found.is_empty()
 }
 
 #[cfg(test)]

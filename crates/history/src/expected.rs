@@ -29,7 +29,7 @@ use crate::ledger::Ledger;
 use crate::lines::Silence;
 use crate::lost::Returns;
 use crate::outages::{Outage, outages};
-use crate::redundant::redundant;
+use crate::redundant::{self, redundant};
 use crate::segments::Source;
 use watched::Cited;
 
@@ -248,7 +248,7 @@ pub const NOT_STARTED: &str =
     "see why the program of the command was missing, or why this machine could not start it";
 
 /// Returns how a command ended by itself, and what it wrote last, if the fact states this.
-fn ending_of(fact: &Fact) -> Option<(&Ending, &str)> {
+pub fn ending_of(fact: &Fact) -> Option<(&Ending, &str)> {
     match fact {
         Fact::Observed(it) => match &**it {
             Observation::Exited { ending, said } => Some((ending, said)),
@@ -503,7 +503,7 @@ impl Measuring<'_, '_> {
                 at_best: (number + redundant.len()) as f64,
                 excuse: Some(Unknown {
                     reason: format!("{no} {reason}"),
-                    remedy: "plan it for a time at which it changes something, or remove it",
+                    remedy: redundant::REMEDY,
                     lacks_facts: false,
                 }),
                 ..figure

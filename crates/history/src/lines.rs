@@ -11,7 +11,7 @@ use std::sync::Arc;
 use faultline_core::{Fact, FactNo, FaultNo, LinesOf, Observation, ProcessId, Span, Time, WatchNo};
 
 use crate::availability::{effects, end, paused};
-use crate::expected::log_of;
+use crate::expected::{ending_of, log_of};
 use crate::history::History;
 use crate::lost::Pauses;
 use crate::segments::Source;
@@ -258,13 +258,7 @@ fn down(history: &History<'_>, process: ProcessId) -> (Vec<(Time, Time)>, Option
         if let (Some(from), Some((upto, _))) = (ended, stream.first()) {
             down.push((from, *upto));
         }
-        let exited = stream.iter().find_map(|(at, fact)| match fact {
-            Fact::Observed(it) => match &**it {
-                Observation::Exited { ending, .. } => Some((*at, ending)),
-                _ => None,
-            },
-            _ => None,
-        });
+        let exited = stream.iter().find_map(|(at, fact)| Some((*at, ending_of(fact)?.0)));
         let end = supervision.end_of(process, life);
         ended = exited.map(|it| it.0).into_iter().chain(end.map(|it| it.at)).min();
         let may_exit =

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use faultline_core::{ClusterId, EndedBy, Fault, FaultNo, ProcessId, Span, StorageFate, Time};
+use faultline_trace::manifest::EffectEntry;
 
 use crate::history::History;
 
@@ -14,6 +15,9 @@ enum Held {
     /// A cut link.
     Cut(ClusterId, ClusterId),
 }
+
+/// The remedy for such a fault.
+pub const REMEDY: &str = "plan it for a time at which it changes something, or remove it";
 
 /// Returns the faults of a system that changed nothing, each with the reason as a predicate:
 ///
@@ -33,7 +37,7 @@ pub fn redundant(history: &History<'_>) -> BTreeMap<FaultNo, &'static str> {
         let effect = history.context.effects.iter().find(|it| it.no == no);
         let at =
             effect.and_then(|it| it.on.iter().filter_map(|it| it.at).min()).unwrap_or(injected).max(injected);
-        if found_no_command(history, no, fault) {
+        if found_no_command(effect, fault) {
             redundant.insert(no, "found no running command of its target");
             continue;
         }
@@ -61,13 +65,12 @@ pub fn redundant(history: &History<'_>) -> BTreeMap<FaultNo, &'static str> {
     redundant
 }
 
-fn found_no_command(history: &History<'_>, no: FaultNo, fault: &Fault) -> bool {
+fn found_no_command(effect: Option<&EffectEntry>, fault: &Fault) -> bool {
     // A command that is told to end has ended before its life does.
     if fault.storage_fate() == Some(StorageFate::Lost) || fault.is_stop() {
         return false;
     }
-    let measured = history.context.effects.iter().find(|it| it.no == no);
-    measured.is_some_and(|it| !it.idle.is_empty() && it.on.iter().all(|on| it.idle.contains(&on.process)))
+    effect.is_some_and(|it| !it.idle.is_empty() && it.on.iter().all(|on| it.idle.contains(&on.process)))
 }
 
 /// Returns when a pause of a process that a fault began at `at` ended: as planned, or with the life. A busy machine kills a
@@ -97,7 +100,7 @@ fn is_covered(periods: &[(Time, Time)], mut from: Time, until: Time, moment: Spa
 mod tests {
     use faultline_core::{Fact, Life};
     use faultline_trace::expectation::SystemEntry;
-    use faultline_trace::manifest::{Effect, EffectEntry};
+    use faultline_trace::manifest::Effect;
 
     use super::*;
     use crate::testing::{Run, p};

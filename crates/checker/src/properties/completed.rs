@@ -7,7 +7,7 @@ use faultline_core::fault::Outcome;
 use faultline_core::text::one_line;
 use faultline_core::{
     Breakage, BreakageKind, Claim, Ending, Fact, FactKind, FactNo, GroupId, ImageName, Life, MessageId,
-    Observation, PhaseClaim, ProcessId,
+    PhaseClaim, ProcessId,
 };
 
 use super::memory;
@@ -15,7 +15,7 @@ use super::unrecoverable_justified::{FORM_OF_MISSING, lost_parts};
 use crate::finding::{Findings, Worded};
 use crate::property::Property;
 use crate::rule::Rule;
-use faultline_history::expected::NOT_STARTED;
+use faultline_history::expected::{NOT_STARTED, ending_of};
 use faultline_history::{Context, History, Source};
 
 /// How a run violates the property.
@@ -268,10 +268,8 @@ fn check_exits(history: &History<'_>, process: ProcessId, exits: u32, finding: &
     let mut seen = Vec::new();
     for (life, stream) in history.trace.lives(process) {
         for (number, (_, fact)) in (0..).map(FactNo).zip(stream) {
-            if let Fact::Observed(it) = fact
-                && let Observation::Exited { ending, said } = &**it
-            {
-                seen.push((Source { process, life, number }, ending.clone(), said.clone()));
+            if let Some((ending, said)) = ending_of(fact) {
+                seen.push((Source { process, life, number }, ending.clone(), Arc::from(said)));
             }
         }
     }
@@ -306,6 +304,7 @@ mod tests {
     use super::*;
     use crate::testing::finds;
     use crate::testing::{Run, check_alone, p};
+    use faultline_core::Observation;
     use faultline_core::fault::MemoryUse;
     use faultline_core::{BreakageKind, Digest, EndedBy, GroupId, StorageFate};
 

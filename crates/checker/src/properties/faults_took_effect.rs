@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use faultline_core::fault::Outcome;
 use faultline_core::{FaultNo, Life, ProcessId, Trigger};
 use faultline_history::expected::took_effect;
-use faultline_history::redundant::redundant;
+use faultline_history::redundant::{REMEDY, redundant};
 use faultline_history::{Corruption, History};
 
 use crate::finding::Findings;
@@ -65,13 +65,7 @@ fn check(history: &History<'_>, finding: &mut Findings) {
     }
     for (no, reason) in &redundant {
         let text = format!("{no} {reason}");
-        missing(
-            history,
-            &[*no],
-            &text,
-            "plan it for a time at which it changes something, or remove it",
-            finding,
-        );
+        missing(history, &[*no], &text, REMEDY, finding);
     }
     for no in &not_applied {
         let text = format!("{no} was injected, but no process reported that it took effect");

@@ -162,7 +162,7 @@ impl Measuring<'_, '_> {
                 }
                 let stream = (line.source.process, line.source.life, line.is_error);
                 let own = of_stream.range((stream.0, Life(0), false)..=stream).map(|it| it.1);
-                let own = own.filter(|it| it.1.source.life != stream.1 || it.1.is_error == stream.2);
+                let own = own.filter(|it| is_of_stream(&it.1, stream));
                 let before = own.chain(&earlier).filter(|it| number <= it.0).max_by(|a, b| a.0.cmp(&b.0));
                 // In any order, one of two equal numbers is not larger.
                 let before = before.or_else(|| recent.iter().find(|it| it.0 == number));

@@ -11,12 +11,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use faultline_core::{Boot, FaultNo, Life, ProcessId, Span, StorageFate, Time};
-use faultline_guard::{Guard, MOST_SEARCHES, PAUSE, RunId, VARIABLE, group_file, kill_group, matching};
+use faultline_guard::{
+    Guard, MOST_SEARCHES, PAUSE, RunId, VARIABLE, group_file, kill_group, matching, signal_all,
+};
 use faultline_shaper::Kernel;
 use faultline_tc::namespace::Hub;
 use nix::errno::Errno;
 use nix::sys::prctl::set_child_subreaper;
-use nix::sys::signal::{self, Signal, killpg};
+use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use tokio::io::AsyncWriteExt;
@@ -47,8 +49,6 @@ pub(super) struct Children {
     /// For a system, the identifiers of its nodes' commands, and the program that ends them with this one.
     commands: Option<Commands>,
     children: BTreeMap<(ProcessId, Life), Child>,
-    /// The newest life of each process.
-    newest: BTreeMap<ProcessId, Life>,
     /// The processes whose commands are slow: the fault, and the percentage of its time that what they do takes.
     slow: BTreeMap<ProcessId, (FaultNo, u32)>,
     /// The lives whose commands are slow.
@@ -82,20 +82,8 @@ impl Children {
         is_system: bool,
     ) -> Result<Children, RunError> {
         let commands = is_system.then(|| Commands::guarded(&command, &run_dir)).transpose()?;
-        let (children, newest, slow, slices, paused) = Default::default();
-        Ok(Children {
-            command,
-            run_dir,
-            names,
-            hub,
-            place_context,
-            commands,
-            children,
-            newest,
-            slow,
-            slices,
-            paused,
-        })
+        let (children, slow, slices, paused) = Default::default();
+        Ok(Children { command, run_dir, names, hub, place_context, commands, children, slow, slices, paused })
     }
 
     /// Removes the stored data of the node of `process`, and those of its command.
@@ -162,15 +150,10 @@ impl Children {
     /// Slows the commands of the newest life of a process down if a fault says so.
     fn begin_slices(&mut self, process: ProcessId) {
         self.slices.remove(&process);
-        let Some((&(no, percent), &life)) = self.slow.get(&process).zip(self.newest.get(&process)) else {
-            return;
-        };
-        let Some((commands, child)) = self.commands.as_ref().zip(self.children.get(&(process, life))) else {
-            return;
-        };
-        if !child.is_alive() {
-            return;
-        }
+        let mut lives = self.children.range((process, Life(0))..=(process, Life(u32::MAX)));
+        let newest = lives.next_back().filter(|it| it.1.is_alive());
+        let Some((&(no, percent), (&(_, life), child))) = self.slow.get(&process).zip(newest) else { return };
+        let Some(commands) = &self.commands else { return };
         let (id, node) = (commands.run.of_life(process, life), child.pid);
         let is_paused = self.paused.contains(&(process, life));
         let of = SlowLife { no, process, life, id, node, percent, is_paused };
@@ -295,7 +278,6 @@ impl PlaceBackend for Children {
             host_events.put(HostEvent::Ended { process, life, unexpected_end });
         });
         self.children.insert((process, life), Child { pid, exited, killed });
-        self.newest.insert(process, life);
         self.begin_slices(process);
         Ok(())
     }
@@ -326,9 +308,7 @@ impl PlaceBackend for Children {
             }
         }
         // After the nodes' own processes, which would otherwise observe the ends of their commands.
-        for pid in &commands {
-            let _ = signal::kill(*pid, Signal::SIGKILL);
-        }
+        signal_all(&commands, Signal::SIGKILL);
         if !ids.is_empty() {
             end_commands(|it| ids.contains(it), &[]).await;
         }

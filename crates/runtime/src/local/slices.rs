@@ -5,9 +5,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use faultline_core::{FaultNo, Life, ProcessId, Span};
-use faultline_guard::{matching, processor_time};
+use faultline_guard::{matching, processor_time, signal_all};
 use faultline_trace::manifest::{Effect, Slowed};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use crate::clock::Clock;
@@ -124,11 +124,4 @@ fn slice(of: &SlowLife, (state, changed): &(Mutex<State>, Condvar), clock: Clock
     ran += running_since.map_or(Duration::ZERO, |it| it.elapsed());
     let slowed = Slowed { lasted: span(begun.elapsed()), ran: span(ran), used: span(used) };
     host_events.put(HostEvent::Slowed(of.no, effect(at, Some(slowed))));
-}
-
-fn signal_all(processes: &[Pid], signal: Signal) {
-    for pid in processes {
-        // A process that has ended in the meantime needs no signal.
-        let _ = kill(*pid, signal);
-    }
 }

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
@@ -56,25 +57,29 @@ pub(super) async fn request(url: &str) -> io::Result<Ending> {
 
 /// Opens a connection. The server may have answered and closed it already, so a reset is no error here.
 async fn connect(address: &str) -> io::Result<TcpStream> {
-    let mut failed = None;
+    let mut failed = io::Error::other("the name has no address");
     for address in tokio::net::lookup_host(address).await? {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-        socket.set_nonblocking(true)?;
-        let begun = socket.connect(&address.into());
-        if begun.is_ok()
-            || begun.as_ref().is_err_and(|it| it.raw_os_error() == Some(Errno::EINPROGRESS as i32))
-        {
-            let stream = TcpStream::from_std(socket.into())?;
-            stream.writable().await?;
-            match stream.take_error()?.filter(|it| it.kind() != io::ErrorKind::ConnectionReset) {
-                None => return Ok(stream),
-                error => failed = error,
-            }
-        } else {
-            failed = begun.err();
+        match connect_to(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failed = error,
         }
     }
-    Err(failed.unwrap_or_else(|| io::Error::other("the name has no address")))
+    Err(failed)
+}
+
+async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    match socket.connect(&address.into()) {
+        Err(error) if error.raw_os_error() != Some(Errno::EINPROGRESS as i32) => return Err(error),
+        _ => {}
+    }
+    let stream = TcpStream::from_std(socket.into())?;
+    stream.writable().await?;
+    match stream.take_error()? {
+        Some(error) if error.kind() != io::ErrorKind::ConnectionReset => Err(error),
+        _ => Ok(stream),
+    }
 }
 
 /// A connection from which nothing is read until the request has been written. Some servers answer as soon as a connection

@@ -1,6 +1,7 @@
 //! The output of a command: a file of limited size, and the lines that match watches.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -254,8 +255,9 @@ struct Watch<'a> {
     no: WatchNo,
     pattern: &'a Regex,
     has_groups: bool,
-    /// Finds matches in the beginning of a line. `None` if it would be too large.
-    automaton: Option<DFA>,
+    is_error: bool,
+    /// Finds matches in the beginning of a line, once there is one. `None` if it would be too large.
+    automaton: OnceCell<Option<DFA>>,
     /// The start of the current second.
     second: Instant,
     /// The number of matches in it.
@@ -265,32 +267,28 @@ struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    fn new(no: WatchNo, pattern: &'a Regex) -> Watch<'a> {
-        let config = DFA::config().unicode_word_boundary(true);
-        let automaton = DFA::builder().configure(config).build(pattern.as_str()).ok();
+    fn new(no: WatchNo, pattern: &'a Regex, is_error: bool) -> Watch<'a> {
         let has_groups = pattern.capture_names().flatten().next().is_some();
-        Watch { no, pattern, has_groups, automaton, second: Instant::now(), count: 0, begun: None }
+        let (automaton, second) = (OnceCell::new(), Instant::now());
+        Watch { no, pattern, has_groups, is_error, automaton, second, count: 0, begun: None }
     }
 
     fn outlook(&self, text: &str) -> Outlook {
-        self.automaton.as_ref().and_then(|it| outlook(it, text)).unwrap_or(Outlook::Possible)
+        let automaton = self.automaton.get_or_init(|| {
+            let config = DFA::config().unicode_word_boundary(true);
+            DFA::builder().configure(config).build(self.pattern.as_str()).ok()
+        });
+        automaton.as_ref().and_then(|it| outlook(it, text)).unwrap_or(Outlook::Possible)
     }
 
     /// Passes on a line, or its beginning without the values of groups.
-    fn matched(
-        &mut self,
-        line: &str,
-        is_whole: bool,
-        log_line: u32,
-        found: &mut impl FnMut(Observation),
-        is_error: bool,
-    ) {
+    fn matched(&mut self, line: &str, is_whole: bool, log_line: u32, found: &mut impl FnMut(Observation)) {
         let log_line = self.begun.replace(log_line).unwrap_or(log_line);
         if self.second.elapsed() >= Duration::from_secs(1) {
             (self.second, self.count) = (Instant::now(), 0);
         }
         self.count += 1;
-        let watch = self.no;
+        let (watch, is_error) = (self.no, self.is_error);
         if self.count <= MOST_PER_SECOND {
             let groups = if is_whole { groups(self.pattern, line) } else { BTreeMap::new() };
             let line = shown(line).into();
@@ -332,7 +330,6 @@ fn outlook(automaton: &DFA, text: &str) -> Option<Outlook> {
 /// What named groups match in it is not: a value could be incomplete.
 pub(super) struct Lines<'a> {
     watches: Vec<Watch<'a>>,
-    is_error: bool,
     /// The beginning of a line whose end has not arrived.
     open: Vec<u8>,
     /// Whether the rest of this line is dropped.
@@ -342,8 +339,8 @@ pub(super) struct Lines<'a> {
 impl<'a> Lines<'a> {
     /// Creates the lines of standard error or output.
     pub(super) fn new(watches: &'a [(WatchNo, Regex)], is_error: bool) -> Lines<'a> {
-        let watches = watches.iter().map(|(no, pattern)| Watch::new(*no, pattern)).collect();
-        Lines { watches, is_error, open: Vec::new(), is_cut: false }
+        let watches = watches.iter().map(|(no, pattern)| Watch::new(*no, pattern, is_error)).collect();
+        Lines { watches, open: Vec::new(), is_cut: false }
     }
 
     /// Handles output, and passes what it shows to `found`. `log_line` is the number that the line in which the output
@@ -372,7 +369,7 @@ impl<'a> Lines<'a> {
         let unseen = self.watches.iter_mut().filter(|it| it.begun.is_none() && (is_long || !it.has_groups));
         for watch in unseen {
             if watch.outlook(&line) == Outlook::Certain {
-                watch.matched(&line, false, log_line, &mut found, self.is_error);
+                watch.matched(&line, false, log_line, &mut found);
             }
         }
     }
@@ -396,7 +393,7 @@ impl<'a> Lines<'a> {
         for watch in &mut self.watches {
             let outlook = if watch.begun.is_some() { Outlook::Certain } else { watch.outlook(&line) };
             if outlook == Outlook::Certain && watch.begun.is_none() {
-                watch.matched(&line, false, log_line, found, self.is_error);
+                watch.matched(&line, false, log_line, found);
             }
             if outlook == Outlook::Possible || outlook == Outlook::Certain && watch.has_groups {
                 found(Observation::LeftOut { watch: watch.no });
@@ -411,7 +408,7 @@ impl<'a> Lines<'a> {
         for watch in &mut self.watches {
             let is_seen = is_cut || watch.begun.is_some() && !watch.has_groups;
             if !line.is_empty() && !is_seen && watch.pattern.is_match(&line) {
-                watch.matched(&line, true, log_line, found, self.is_error);
+                watch.matched(&line, true, log_line, found);
             }
             watch.begun = None;
         }

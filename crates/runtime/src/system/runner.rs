@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use faultline_core::observation::{MOST_SAID_BY_CHECK, MOST_SAID_BY_PROBE};
 use faultline_core::{CheckNo, Ending, Observation, Span};
-use faultline_guard::{MOST_SEARCHES, PAUSE, Processes};
+use faultline_guard::{MOST_SEARCHES, PAUSE, Processes, signal_all};
 use faultline_supervisor::AfterExit;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::{Pid, getpid};
@@ -595,12 +595,5 @@ impl Shared {
     /// Reports that the system cannot be started. `what` is a predicate.
     async fn give_up(&self, what: String) {
         self.tell(Told::NotReady(what)).await;
-    }
-}
-
-fn signal_all(processes: &[Pid], signal: Signal) {
-    for pid in processes {
-        // A process that has ended in the meantime needs no signal.
-        let _ = kill(*pid, signal);
     }
 }
